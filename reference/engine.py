@@ -1,0 +1,128 @@
+"""The engine loop: check a step, wire it through the op table, commit it to the states or not at all."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.reference.errors import NonFiniteError, UsageError
+from gnomon.reference.families import family
+from gnomon.reference.model import Model
+from gnomon.reference.ops.rope import RopeTables
+from gnomon.reference.protocol import F32, Ops, Rows, Tap, Want
+from gnomon.reference.state import State
+from gnomon.reference.taps import TappedOps
+
+A = TypeVar("A")
+
+
+class Engine(Generic[A]):
+    """A model on an op table. One thread at a time.
+
+    name: as in gnomon.engine(name, model); ops: the op table, which owns the packed weights
+    """
+
+    def __init__(self, name: str, model: Model, ops: Ops[A]) -> None:
+        self.name = name
+        self.model = model
+        self.ops = ops
+        self.family = family(model.config.family)
+        self.weights = {key: ops.pack(w) for key, w in model.weights.items()}
+        self.tables = RopeTables(model.config.rope.theta, model.config.rope.dim)
+
+    def new(self) -> State:
+        """An empty state."""
+        return State(self, [self.ops.new_cache(i) for i in range(self.model.config.layers)])
+
+    def step(self, rows: Rows, want: Want = "last", tap: Tap | None = None) -> F32:
+        """Run the rows and append them to their states, all of them or none.
+
+        want: "last" gives one row of logits per span, "all" one per row, "none" none -> [k, vocab]
+        Raises UsageError for rows that do not fit their states, NonFiniteError when the result is NaN or infinite.
+        """
+        self._check(rows, want)
+        ops = self.ops if tap is None else TappedOps(self.ops, tap, rows, self.weights)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN are reported below
+                result = self.family.wire(ops, self.model.config, self.weights, self.tables, rows, want)
+                self.ops.finish(rows, [result])
+                out = self.ops.numpy(result)
+            if not np.isfinite(out).all():
+                bad = int(np.flatnonzero(~np.isfinite(out).all(axis=1))[0])
+                raise NonFiniteError(
+                    f"Expected finite results but engine {self.name} gave NaN or infinity in row {bad} of {len(out)}; "
+                    "the step was not committed"
+                )
+        except BaseException:
+            for span in rows.spans:
+                span.state.discard()
+            raise
+        for span in rows.spans:
+            span.state.commit(rows.ids[span.start : span.stop].tolist())
+        return out if want != "none" else np.empty((0, self.model.config.vocab), np.float32)
+
+    def forward(
+        self, ids: Sequence[int], state: State | None = None, want: Want = "last", tap: Tap | None = None
+    ) -> tuple[F32, State]:
+        """One step of one sequence: token ids, continued from `state` -> logits [k, vocab] and the state."""
+        state = self.new() if state is None else state
+        return self.step(Rows.of([(state, ids)]), want, tap), state
+
+    def generate(
+        self, ids: Sequence[int], max_tokens: int, *, stop: Callable[[int], bool] | None = None
+    ) -> Iterator[int]:
+        """Greedy continuation, one id at a time; the id for which `stop` is true ends it and is not given."""
+        logits, state = self.forward(ids)
+        for made in range(max_tokens):
+            token = int(np.argmax(logits[-1]))
+            if stop is not None and stop(token):
+                return
+            yield token
+            if made + 1 < max_tokens:
+                logits, state = self.forward([token], state)
+
+    def export(self, state: State) -> dict[str, NDArray[Any]]:
+        """The state as named arrays in canonical layout: `blocks.{i}.kv.{k,v}` [positions, kv_heads, d]"""
+        return {
+            f"blocks.{i}.{name}": array
+            for i in range(self.model.config.layers)
+            for name, array in self.ops.export_cache(state, i).items()
+        }
+
+    def describe(self) -> dict[str, str]:
+        """What ran: names and versions, read from the running engine."""
+        return {"engine": self.name, "model": self.model.name, "weights": self.model.digest, "arm": "f32", "kv": "f32"}
+
+    def close(self) -> None:
+        """Let go of the packed weights."""
+        self.weights = {}
+
+    def _check(self, rows: Rows, want: Want) -> None:
+        if want not in ("last", "all", "none"):
+            raise UsageError(f"Expected want to be 'last', 'all' or 'none' but got want={want!r}")
+        if len(rows.ids) == 0 or any(span.start >= span.stop for span in rows.spans):
+            raise UsageError("Expected at least one token id for each sequence but got none")
+        vocab, limit = self.model.config.vocab, self.model.config.max_positions
+        if rows.ids.min() < 0 or rows.ids.max() >= vocab:
+            wrong = next(int(i) for i in rows.ids if not 0 <= i < vocab)
+            raise UsageError(f"Expected token ids from 0 to {vocab - 1} but got {wrong}")
+        if int(rows.pos.max()) >= limit:
+            raise UsageError(
+                f"Expected positions below max_positions={limit} but the step reaches position {int(rows.pos.max())}"
+            )
+        if len({id(span.state) for span in rows.spans}) != len(rows.spans):
+            raise UsageError("Expected each state at most once in a step but one appears twice")
+        covered = 0
+        for span in rows.spans:
+            if span.state.owner is not self:
+                raise UsageError(f"Expected a state of this {self.name} engine but got one of another engine")
+            expected = np.arange(span.state.length, span.end)
+            if span.start != covered or not np.array_equal(rows.pos[span.start : span.stop], expected):
+                raise UsageError(
+                    f"Expected rows at positions {span.state.length}, {span.state.length + 1}, ... in the order of "
+                    f"the spans but got {rows.pos[span.start : span.stop].tolist()}"
+                )
+            covered = span.stop
+        if covered != len(rows.ids):
+            raise UsageError(f"Expected spans to cover all {len(rows.ids)} rows but they cover {covered}")

@@ -1,0 +1,34 @@
+"""Families of models: how a `model_type` is wired. One small file per wiring; a name not listed is refused."""
+
+from types import ModuleType
+from typing import Any, Protocol, cast
+
+from gnomon.reference.config import Config
+from gnomon.reference.errors import ModelError
+from gnomon.reference.families import dense
+from gnomon.reference.ops.rope import RopeTables
+from gnomon.reference.protocol import Handle, Ops, Rows, Want
+from gnomon.reference.weights import Spec
+
+_WIRING: dict[str, ModuleType] = {"llama": dense, "mistral": dense, "qwen2": dense, "qwen3": dense}
+
+
+class Family(Protocol):
+    """What a family's file offers."""
+
+    def specs(self, config: Config) -> dict[str, Spec]:
+        """Every weight the model must have, by canonical name; a file with more, fewer or others is refused."""
+        ...
+
+    def wire(
+        self, ops: Ops[Any], config: Config, w: dict[str, Handle], tables: RopeTables, rows: Rows, want: Want
+    ) -> Any:
+        """One step: op calls and loops over layers only; logits, or the last residual where want is "none"."""
+        ...
+
+
+def family(name: str) -> Family:
+    """The wiring of a family; raises ModelError for a name that is not listed."""
+    if name not in _WIRING:
+        raise ModelError(f"Expected a model_type among {', '.join(sorted(_WIRING))} but got {name!r}")
+    return cast(Family, _WIRING[name])

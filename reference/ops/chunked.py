@@ -1,0 +1,68 @@
+"""The one order of addition: chunks of 128 terms, left to right within a chunk, then the chunks left to right.
+
+The summed index comes first: a reduction reads whole contiguous slices t[i], and every chunk advances side by side,
+which changes no addition. Zero terms change nothing (an accumulator starts at +0.0, and +0.0 + -0.0 = +0.0), so a
+short last chunk is padded.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+F32 = NDArray[np.float32]
+
+CHUNK = 128
+
+
+def chunks(t: F32) -> F32:
+    """[K, ...] -> [min(K, 128), ceil(K / 128), ...]: term i of chunk c at [i, c], padded with +0.0"""
+    K = t.shape[0]
+    if K <= CHUNK:
+        return t[:, None]
+    count = -(-K // CHUNK)
+    padded = np.zeros((count * CHUNK, *t.shape[1:]), np.float32)
+    padded[:K] = t
+    return padded.reshape(count, CHUNK, *t.shape[1:]).swapaxes(0, 1)
+
+
+def chunked_sum(t: F32) -> F32:
+    """chunked_sum(t[0..K)): acc_c = sum of chunk c from +0.0, i ascending; then the acc_c from +0.0, c ascending
+
+    Shapes:   t [K, ...] -> [...]
+    Formats:  f32 terms, f32 accumulators; not settled
+    Order:    as above; nothing but K decides it
+    Source:   contract, section 3
+    """
+    t = chunks(t)  # [i, c, ...]
+    acc = np.zeros(t.shape[1:], np.float32)
+    for i in range(t.shape[0]):
+        acc += t[i]
+    return total(acc)
+
+
+def chunked_dot(x: F32, w: F32) -> F32:
+    """chunked_sum(x[i] * w[i]), each product rounded before it is added
+
+    Shapes:   x [K, ...], w [K, ...], broadcast against each other -> [...]
+    Formats:  f32 factors, f32 products, f32 accumulators; not settled
+    Source:   contract, section 3
+    """
+    return dot_of_chunks(chunks(x), chunks(w))
+
+
+def dot_of_chunks(x: F32, w: F32) -> F32:
+    """chunked_dot of arrays that `chunks` has laid out: [i, c, ...] each"""
+    acc = x[0] * w[0]
+    acc += np.float32(0.0)  # the accumulator starts at +0.0: a first product of -0.0 becomes +0.0
+    product = np.empty_like(acc)
+    for i in range(1, x.shape[0]):
+        np.multiply(x[i], w[i], out=product)
+        acc += product
+    return total(acc)
+
+
+def total(acc: F32) -> F32:
+    """The sum of the chunks, ascending: [c, ...] -> [...]"""
+    tot = np.zeros(acc.shape[1:], np.float32)
+    for c in range(acc.shape[0]):
+        tot += acc[c]
+    return tot

@@ -1,0 +1,16 @@
+"""Token embedding."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+F32 = NDArray[np.float32]
+
+
+def embed(ids: NDArray[np.int32], table: F32) -> F32:
+    """embed(ids)[r] = table[ids[r]]
+
+    Shapes:   ids [rows], table [vocab, width] -> [rows, width]
+    Formats:  f32 table, settled at load; nothing is computed
+    Source:   contract, section 5
+    """
+    return table[ids]

@@ -1,0 +1,122 @@
+"""Taps: an op table that shows every named result of another op table.
+
+Names: `embed`, `blocks.{i}.ln1`, `blocks.{i}.attn.{q,k,v,q_norm,k_norm,q_rot,k_rot,scores,exp,denom,z,out}`,
+`blocks.{i}.resid_mid`, `blocks.{i}.ln2`, `blocks.{i}.mlp.{gate,up,act,out}`, `blocks.{i}.resid_post`, `ln_final`,
+`logits`; and the state as it is appended, `blocks.{i}.kv.{k,v}`. The position is a field of the record, never part of a
+name. `scores` and `exp` are [rows, heads, T]; every other tap is [rows, width].
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.reference.errors import UsageError
+from gnomon.reference.ops.rope import RopeTables
+from gnomon.reference.protocol import F32, Handle, Ops, Rows, Tap, Want
+from gnomon.reference.weights import Weight
+
+A = TypeVar("A")
+
+
+class TappedOps(Ops[A]):
+    """Delegates to `inner` and shows every named result. A composite stays whole, fused or not, unless the tap wants a
+    name inside it; then it is composed here from primitives, and the bytes are the same by the contract."""
+
+    def __init__(self, inner: Ops[A], tap: Tap, rows: Rows, weights: Mapping[str, Handle]) -> None:
+        if len(rows.spans) != 1:
+            raise UsageError(f"Expected a step of one sequence under a tap but got {len(rows.spans)} sequences")
+        self.inner = inner
+        self.tap = tap
+        self.rows = rows
+        self.pos = rows.pos  # of the rows in flight; `select` narrows it
+        self.sources: dict[int, tuple[str, ...]] = {id(w): (name,) for name, w in weights.items()}
+        self.alive: list[Any] = []  # an id stays unique only while its object lives
+
+    def _show(self, at: str, op: str, result: Any, *inputs: Any, also: tuple[str, ...] = ()) -> Any:
+        read: tuple[str, ...] = ()
+        for x in inputs:
+            read += self.sources.get(id(x), ())
+        read += also
+        self.alive.append(result)
+        self.sources[id(result)] = (at,) if at else read
+        if at and self.tap.wants(at):
+            value = result[0] if isinstance(result, list) else result
+            self.tap(at, self.inner.numpy(value), self.pos, op, read)
+        return result
+
+    def pack(self, weight: Weight) -> Handle:
+        return self.inner.pack(weight)
+
+    def numpy(self, x: A) -> F32:
+        return self.inner.numpy(x)
+
+    def finish(self, rows: Rows, results: Sequence[A]) -> None:
+        self.inner.finish(rows, results)
+
+    def embed(self, at: str, rows: Rows, w: Handle) -> A:
+        return self._show(at, "embed", self.inner.embed(at, rows, w), w)
+
+    def select(self, at: str, x: A, rows: Rows, want: Want) -> A:
+        if want != "all":
+            self.pos: NDArray[np.int64] = rows.pos[[span.stop - 1 for span in rows.spans]]
+        return self._show(at, "select", self.inner.select(at, x, rows, want), x)
+
+    def linear(self, at: str, x: A, w: Handle, b: Handle | None = None) -> A:
+        return self._show(at, "linear", self.inner.linear(at, x, w, b), x, w, b)
+
+    def rms_norm(self, at: str, x: A, w: Handle, eps: float, groups: int = 1) -> A:
+        return self._show(at, "rms_norm", self.inner.rms_norm(at, x, w, eps, groups), x, w)
+
+    def rope(self, at: str, x: A, rows: Rows, heads: int, tables: RopeTables) -> A:
+        return self._show(at, "rope", self.inner.rope(at, x, rows, heads, tables), x)
+
+    def add(self, at: str, x: A, y: A) -> A:
+        return self._show(at, "add", self.inner.add(at, x, y), x, y)
+
+    def mul(self, at: str, x: A, y: A) -> A:
+        return self._show(at, "mul", self.inner.mul(at, x, y), x, y)
+
+    def silu(self, at: str, x: A) -> A:
+        return self._show(at, "silu", self.inner.silu(at, x), x)
+
+    def kv_append(self, at: str, k: A, v: A, rows: Rows, i: int, kv_heads: int) -> None:
+        self.inner.kv_append(at, k, v, rows, i, kv_heads)
+        self._show_appended(at, k, v, rows, i)
+
+    def _show_appended(self, at: str, k: A, v: A, rows: Rows, i: int) -> None:
+        """What the state now holds, which is what every later read sees."""
+        if self.tap.wants(f"{at}.k") or self.tap.wants(f"{at}.v"):
+            stored_k, stored_v = self.inner.appended(rows, i)
+            self._show(f"{at}.k", "kv_append", stored_k, k)
+            self._show(f"{at}.v", "kv_append", stored_v, v)
+
+    def appended(self, rows: Rows, i: int) -> tuple[A, A]:
+        return self.inner.appended(rows, i)
+
+    def scores(self, at: str, q: A, rows: Rows, i: int, scale: float, window: int | None) -> list[A]:
+        s = self.inner.scores(at, q, rows, i, scale, window)
+        return self._show(at, "scores", s, q, also=(f"blocks.{i}.kv.k",))
+
+    def exp_scores(self, at: str, s: list[A], rows: Rows, window: int | None) -> list[A]:
+        return self._show(at, "exp_scores", self.inner.exp_scores(at, s, rows, window), s)
+
+    def denom(self, at: str, e: list[A]) -> list[A]:
+        return self._show(at, "denom", self.inner.denom(at, e), e)
+
+    def mix(self, at: str, e: list[A], denom: list[A], rows: Rows, i: int) -> A:
+        return self._show(at, "mix", self.inner.mix(at, e, denom, rows, i), e, denom, also=(f"blocks.{i}.kv.v",))
+
+    def attention(
+        self, at: str, q: A, k: A, v: A, rows: Rows, i: int, kv_heads: int, scale: float, window: int | None
+    ) -> A:
+        if any(self.tap.wants(f"{at}.{inner}") for inner in ("scores", "exp", "denom")):
+            return super().attention(at, q, k, v, rows, i, kv_heads, scale, window)
+        kv = f"blocks.{i}.kv"
+        z = self.inner.attention(at, q, k, v, rows, i, kv_heads, scale, window)
+        self._show_appended(kv, k, v, rows, i)
+        return self._show(f"{at}.z", "attention", z, q, also=(f"{kv}.k", f"{kv}.v"))
+
+    def swiglu(self, at: str, gate: A, up: A) -> A:
+        return self._show(at, "swiglu", self.inner.swiglu(at, gate, up), gate, up)

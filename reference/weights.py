@@ -1,0 +1,49 @@
+"""A weight as it is stored: bytes, type and shape, widened to f32 only on request; and the digest over all of them."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Role = Literal["linear", "table", "vector"]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a family expects of one weight: logical shape, and the part it plays."""
+
+    shape: tuple[int, ...]
+    role: Role
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One tensor in its stored form.
+
+    name:  canonical name, such as "blocks.0.attn.q.weight"
+    dtype: stored type: "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"
+    shape: logical shape, rows first; blocks of a quantised type run along the last axis
+    data:  the stored bytes, uint8 [rows, bytes per row]; a view of the file where possible
+    role:  "linear" (an arm applies), "table" (embedding rows) or "vector" (norm weights, biases)
+    plus_one: the norm of this family multiplies by 1 + w
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    data: NDArray[np.uint8]
+    role: Role = "linear"
+    plus_one: bool = False
+
+
+def digest(weights: Iterable[Weight]) -> str:
+    """SHA-256 over (name, dtype, shape, bytes) of every weight in the order of their names, as hex text."""
+    total = hashlib.sha256()
+    for w in sorted(weights, key=lambda w: w.name):
+        shape = ",".join(str(n) for n in w.shape)
+        total.update(f"{w.name}\0{w.dtype}\0{shape}\0{w.data.nbytes}\0".encode())
+        total.update(np.ascontiguousarray(w.data))
+    return total.hexdigest()
