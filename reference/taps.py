@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gnomon.reference.errors import UsageError
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import F32, Handle, Ops, Rows, Tap, Want
+from gnomon.reference.state import Cache, State
 from gnomon.reference.weights import Weight
 
 A = TypeVar("A")
@@ -51,6 +52,12 @@ class TappedOps(Ops[A]):
 
     def numpy(self, x: A) -> F32:
         return self.inner.numpy(x)
+
+    def new_cache(self, i: int) -> Cache:
+        return self.inner.new_cache(i)
+
+    def export_cache(self, state: State, i: int) -> dict[str, NDArray[Any]]:
+        return self.inner.export_cache(state, i)
 
     def finish(self, rows: Rows, results: Sequence[A]) -> None:
         self.inner.finish(rows, results)
