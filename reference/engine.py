@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from gnomon.reference.errors import NonFiniteError, UsageError
 from gnomon.reference.families import family
+from gnomon.reference.guard import refuse_flush_to_zero
 from gnomon.reference.model import Model
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import F32, Ops, Rows, Tap, Want
@@ -24,6 +25,7 @@ class Engine(Generic[A]):
     """
 
     def __init__(self, name: str, model: Model, ops: Ops[A]) -> None:
+        refuse_flush_to_zero()
         self.name = name
         self.model = model
         self.ops = ops
@@ -92,7 +94,14 @@ class Engine(Generic[A]):
 
     def describe(self) -> dict[str, str]:
         """What ran: names and versions, read from the running engine."""
-        return {"engine": self.name, "model": self.model.name, "weights": self.model.digest, "arm": "f32", "kv": "f32"}
+        return {
+            "engine": self.name,
+            "model": self.model.name,
+            "weights": self.model.digest,
+            "arm": "f32",
+            "kv": "f32",
+            **self.ops.describe(),
+        }
 
     def close(self) -> None:
         """Let go of the packed weights."""

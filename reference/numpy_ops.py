@@ -1,6 +1,6 @@
 """The op table of the reference: each method finds the arrays and hands them to the op's own file."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,11 +8,15 @@ from numpy.typing import NDArray
 
 from gnomon.reference.ops import attention as attend
 from gnomon.reference.ops.add import add
+from gnomon.reference.ops.chunked import chunked_sum
 from gnomon.reference.ops.embed import embed
+from gnomon.reference.ops.exp_neg import exp_neg
 from gnomon.reference.ops.linear import linear
 from gnomon.reference.ops.mul import mul
 from gnomon.reference.ops.rms_norm import rms_norm
 from gnomon.reference.ops.rope import RopeTables, rope
+from gnomon.reference.ops.settle import settle
+from gnomon.reference.ops.sigmoid import sigmoid
 from gnomon.reference.ops.silu import silu
 from gnomon.reference.ops.tiling import PackedMatrix, pack_matrix
 from gnomon.reference.protocol import Handle, Ops, Rows, Span, Want
@@ -40,6 +44,21 @@ class NumpyOps(Ops[F32]):
     def pack(self, weight: Weight) -> Handle:
         w = widen(weight)
         return pack_matrix(w) if weight.role == "linear" else w
+
+    def array(self, x: F32) -> F32:
+        return np.asarray(x, np.float32)
+
+    def elementary(self) -> Mapping[str, Callable[[F32], F32]]:
+        return {
+            "settle": settle,
+            "exp_neg": exp_neg,
+            "sigmoid": sigmoid,
+            "silu": silu,
+            "chunked_sum": lambda t: chunked_sum(np.moveaxis(t, -1, 0)),
+        }
+
+    def describe(self) -> dict[str, str]:
+        return {"numpy": np.__version__}
 
     def numpy(self, x: F32) -> F32:
         return np.array(x, np.float32, order="C")

@@ -5,7 +5,7 @@ NumPy crosses the border only at logits, tap and export, always as a fresh C-ord
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -82,8 +82,21 @@ class Ops(ABC, Generic[A]):
         """Take over a weight, once, at load: widened and settled, in the form that its role asks for."""
 
     @abstractmethod
+    def array(self, x: F32) -> A:
+        """The engine's own array of these values; an engine in use gets its arrays from `embed` instead."""
+
+    @abstractmethod
     def numpy(self, x: A) -> F32:
         """A fresh C-order copy."""
+
+    def elementary(self) -> Mapping[str, Callable[[A], A]]:
+        """The functions inside its ops, by their names in the contract, for self-tests: settle, exp_neg, sigmoid, silu,
+        chunked_sum (over the last axis). What is not listed is reported as not run."""
+        return {}
+
+    def describe(self) -> dict[str, str]:
+        """Settings and versions read back from what runs."""
+        return {}
 
     @abstractmethod
     def new_cache(self, i: int) -> Cache:

@@ -50,6 +50,9 @@ class TappedOps(Ops[A]):
     def pack(self, weight: Weight) -> Handle:
         return self.inner.pack(weight)
 
+    def array(self, x: F32) -> A:
+        return self.inner.array(x)
+
     def numpy(self, x: A) -> F32:
         return self.inner.numpy(x)
 
