@@ -16,8 +16,10 @@ from gnomon.reference.ops.chunked import chunks, dot_of_chunks
 
 F32 = NDArray[np.float32]
 
-TILE_OUTPUTS = 1024
-TILE_FLOATS = 1 << 16  # accumulators of one tile: 256 KiB, within a core's second-level cache
+TILE_OUTPUTS = 512
+TILE_FLOATS = 1 << 14  # accumulators of one tile: 64 KiB, within a core's cache
+
+POOL_JOBS = 8  # below that a hand-over to another thread costs more than it saves
 
 _pool: ThreadPoolExecutor | None = None
 
@@ -49,15 +51,17 @@ def tiled_dot(x: F32, w: PackedMatrix) -> F32:
     def fill(job: tuple[int, int, int]) -> None:
         tile, row, stop = job
         n = tile * TILE_OUTPUTS
-        block = dot_of_chunks(x_chunks[:, :, row:stop], w.tiles[tile][:, :, None])  # [rows, outputs]
+        with np.errstate(over="ignore", invalid="ignore"):  # of this thread; the engine reports what is not finite
+            block = dot_of_chunks(x_chunks[:, :, row:stop], w.tiles[tile][:, :, None])  # [rows, outputs]
         out[row:stop, n : n + block.shape[1]] = block
 
     jobs = []
     for tile, packed in enumerate(w.tiles):
         step = max(1, TILE_FLOATS // (chunk_count * packed.shape[2]))
         jobs += [(tile, row, min(row + step, x.shape[0])) for row in range(0, x.shape[0], step)]
-    if len(jobs) == 1:
-        fill(jobs[0])
+    if len(jobs) < POOL_JOBS:
+        for job in jobs:
+            fill(job)
     else:
         list(pool().map(fill, jobs))
     return out
