@@ -11,13 +11,16 @@ from gnomon.reference.ops.add import add
 from gnomon.reference.ops.chunked import chunked_sum
 from gnomon.reference.ops.embed import embed
 from gnomon.reference.ops.exp_neg import exp_neg
+from gnomon.reference.ops.gelu_tanh import gelu_tanh
 from gnomon.reference.ops.linear import linear
+from gnomon.reference.ops.log1p01 import log1p01
 from gnomon.reference.ops.mul import mul
 from gnomon.reference.ops.rms_norm import rms_norm
 from gnomon.reference.ops.rope import RopeTables, rope
 from gnomon.reference.ops.settle import settle
 from gnomon.reference.ops.sigmoid import sigmoid
 from gnomon.reference.ops.silu import silu
+from gnomon.reference.ops.softplus import softplus
 from gnomon.reference.ops.tiling import PackedMatrix, pack_matrix
 from gnomon.reference.protocol import Handle, Ops, Rows, Span, Want
 from gnomon.reference.state import State
@@ -54,6 +57,9 @@ class NumpyOps(Ops[F32]):
             "exp_neg": exp_neg,
             "sigmoid": sigmoid,
             "silu": silu,
+            "gelu_tanh": gelu_tanh,
+            "log1p01": log1p01,
+            "softplus": softplus,
             "chunked_sum": lambda t: chunked_sum(np.moveaxis(t, -1, 0)),
         }
 
