@@ -11,27 +11,24 @@ from typing import Any
 
 import pytest
 import tokenizers
-from gnomon.models import folder
-from gnomon.reference.bpe import merge
-from gnomon.reference.pretokenize import ALPHABET
-from gnomon.reference.tokenizer import Tokenizer
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from trained import SPECIAL, STYLES, TEXTS, around, read, trained, tree
 
+from gnomon.models import folder
+from gnomon.reference.bpe import merge
+from gnomon.reference.pretokenize import ALPHABET
+from gnomon.reference.tokenizer import Tokenizer
+
 CACHED = Path(__file__).parents[1] / ".cache" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 Both = tuple[Tokenizer, Any]  # ours and the library's
 
-CASES = [
-    pytest.param(text, id=f"{kind}-{i}") for kind, texts in TEXTS.items() for i, text in enumerate(texts)
-]
+CASES = [pytest.param(text, id=f"{kind}-{i}") for kind, texts in TEXTS.items() for i, text in enumerate(texts)]
 # Characters of Unicode 3.2: what they are is the same in every table.
 SETTLED = st.characters(codec="utf-8").filter(lambda c: unicodedata.ucd_3_2_0.category(c) != "Cn")
 
 
-@pytest.fixture(
-    scope="module", params=[*STYLES, "tiny-dense", pytest.param("SmolLM2", marks=pytest.mark.real)]
-)
+@pytest.fixture(scope="module", params=[*STYLES, "tiny-dense", pytest.param("SmolLM2", marks=pytest.mark.real)])
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
     """One tokenizer, read by us and read by the library."""
     if request.param == "SmolLM2":
@@ -97,11 +94,7 @@ def test_random_ids_decode_as_in_the_library(both: Both, seed: int) -> None:
 
 
 @settings(deadline=None, derandomize=True, max_examples=150)
-@given(
-    text=st.lists(st.text(SETTLED) | st.sampled_from([*SPECIAL, "<left>", " ", "\n", "12", "'s"])).map(
-        "".join
-    )
-)
+@given(text=st.lists(st.text(SETTLED) | st.sampled_from([*SPECIAL, "<left>", " ", "\n", "12", "'s"])).map("".join))
 def test_no_text_has_other_ids_than_in_the_library(both: Both, text: str) -> None:
     ours, library = both
 

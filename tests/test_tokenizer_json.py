@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trained import SAMPLE, changed, read, trained, tree
+
 from gnomon.reference.errors import ModelError
 from gnomon.reference.tokenizer import Tokenizer
-from trained import SAMPLE, changed, read, trained, tree
 
 Tree = dict[str, Any]
 
@@ -27,9 +28,7 @@ def test_digest_does_not_show_how_json_is_written(tmp_path: Path) -> None:
 
 
 DIFFERENT: dict[str, Callable[[Tree], object]] = {
-    "vocabulary": lambda t: t["model"]["vocab"].update(
-        {"\u0120thermodynamics": 1499, **swapped(t, 1499, 1500)}
-    ),
+    "vocabulary": lambda t: t["model"]["vocab"].update({"\u0120thermodynamics": 1499, **swapped(t, 1499, 1500)}),
     "order of merges": lambda t: t["model"]["merges"].insert(0, t["model"]["merges"].pop(1)),
     "one merge less": lambda t: t["model"]["merges"].pop(),
     "special": lambda t: t["added_tokens"][0].update(special=False),
@@ -135,11 +134,21 @@ def test_no_broken_tokenizer_is_read(fault: str, tmp_path: Path) -> None:
     assert len(str(refusal.value)) < 400
 
 
-def test_no_id_around_a_text_is_unknown(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        ({"<|im_start|>": {"ids": [10**9]}}, "ids below 1506 around a text but got 1000000000"),
+        ({"<|im_start|>": {"ids": ["1"]}}, "ids below 1506 around a text but got '1'"),
+        ({"<|im_start|>": {}}, "ids of '<.im_start.>' in the template but got {}"),
+        ({}, "ids of '<.im_start.>' in the template but got None"),
+    ],
+    ids=["unknown", "text", "none", "no token"],
+)
+def test_no_id_around_a_text_is_unknown(tokens: Tree, message: str, tmp_path: Path) -> None:
     def change(parts: Tree) -> None:
-        parts["post_processor"]["processors"][1]["special_tokens"]["<|im_start|>"]["ids"] = [10**9]
+        parts["post_processor"]["processors"][1]["special_tokens"] = tokens
 
-    with pytest.raises(ModelError, match="ids below 1506 around a text but got 1000000000"):
+    with pytest.raises(ModelError, match=message):
         read(tmp_path, changed(change, "llama-bpe"))
 
 

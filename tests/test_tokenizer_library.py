@@ -1,5 +1,6 @@
 """Tokenizers of other kinds, which the `tokenizers` library runs behind our interface; arguments refused."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,17 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
-from gnomon.models import folder
-from gnomon.reference.errors import UsageError
-from gnomon.reference.tokenizer import Tokenizer
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 from trained import SAMPLE, read, tree
+
+from gnomon.models import folder
+from gnomon.reference.errors import ModelError, UsageError
+from gnomon.reference.tokenizer import Tokenizer
 
 
 def unigram() -> Any:
-    made = tokenizers.Tokenizer(
-        models.Unigram([("<unk>", 0.0), ("\u2581", -2.0), ("a", -3.0), ("\u2581ab", -4.0)], 0)
-    )
+    made = tokenizers.Tokenizer(models.Unigram([("<unk>", 0.0), ("\u2581", -2.0), ("a", -3.0), ("\u2581ab", -4.0)], 0))
     made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     return made
 
@@ -26,9 +26,7 @@ def byte_fallback() -> Any:
     pieces = {"<unk>": 0} | {f"<0x{byte:02X}>": byte + 1 for byte in range(256)} | {"\u2581": 257, "a": 258}
     made = tokenizers.Tokenizer(models.BPE(pieces, [], unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     made.normalizer = normalizers.Replace(" ", "\u2581")
-    made.decoder = decoders.Sequence(
-        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
-    )
+    made.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
     return made
 
 
@@ -74,7 +72,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "lower case": set_part(normalizer=normalizers.Lowercase()),
     "other decoder": set_part(decoder=decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])),
     "other post-processor": set_part(
-        post_processor=tokenizers.processors.RobertaProcessing(("<|im_end|>", 2), ("<|im_start|>", 1))
+        post_processor=processors.RobertaProcessing(("<|im_end|>", 2), ("<|im_start|>", 1))
     ),
     "whole word": changed_library(lambda made: made.add_tokens([AddedToken("law", single_word=True)])),
     "padded and truncated": changed_library(pad),
@@ -102,6 +100,24 @@ def test_what_our_code_does_not_name_is_left_to_the_library(name: str, tmp_path:
         assert ours.token_bytes(token_id).decode() == library.decode([token_id], skip_special_tokens=False)
     with pytest.raises(UsageError, match="token ids from 0"):
         ours.decode([ours.vocab_size])
+
+
+def test_a_flaw_met_while_encoding_is_no_traceback(tmp_path: Path) -> None:
+    parts = json.loads(word_piece().to_str())
+    parts["model"]["vocab"]["[OTHER]"] = parts["model"]["vocab"].pop("[UNK]")
+
+    with pytest.raises(ModelError, match="the library says: WordPiece error: Missing .UNK. token"):
+        read(tmp_path, json.dumps(parts)).encode("never seen")
+
+
+def test_a_panic_of_the_library_is_no_traceback(tmp_path: Path) -> None:
+    library = set_part(normalizer=normalizers.Lowercase())()
+    library.post_processor = processors.TemplateProcessing("<|im_start|> $A", special_tokens=[("<|im_start|>", 1)])
+    parts = json.loads(library.to_str())
+    parts["post_processor"]["special_tokens"] = {}
+
+    with pytest.raises(ModelError, match="the library says: no entry found for key"):
+        read(tmp_path, json.dumps(parts)).encode("a")
 
 
 @pytest.fixture(scope="module")
