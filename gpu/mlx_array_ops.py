@@ -69,7 +69,7 @@ class MlxArrayOps(Ops[mx.array]):
 
     def describe(self) -> dict[str, str]:
         return {
-            "mlx": mx.__version__,
+            "mlx": version("mlx"),
             "device": str(mx.default_device()),
             "device_name": str(mx.device_info().get("device_name", "unknown")),
             "metal": "available" if mx.metal.is_available() else "not available",

@@ -186,5 +186,5 @@ def by_rows(f: Callable[[mx.array], mx.array], x: mx.array, floats: int) -> mx.a
     parts = []
     for r in range(0, x.shape[0], step):
         parts.append(f(x[r : r + step]))
-        mx.async_eval(parts[-1])
+        mx.eval(parts[-1])
     return mx.concatenate(parts)

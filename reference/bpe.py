@@ -162,9 +162,7 @@ def table(vocab: Mapping[str, int], added: Sequence[Added], unused: Iterable[int
     contents = [t.content for t in added]
     for t in added:
         if vocab.get(t.content, t.id) != t.id:
-            raise ModelError(
-                f"Expected one id per token but {t.content!r:.80} is {vocab[t.content]} and {t.id}"
-            )
+            raise ModelError(f"Expected one id per token but {t.content!r:.80} is {vocab[t.content]} and {t.id}")
         if not t.content:
             raise ModelError(f"Expected added tokens of at least one character but id {t.id} has none")
     if len(set(contents)) < len(contents):
@@ -189,9 +187,7 @@ def rank(merges: Sequence[Pair], vocab: Mapping[str, int]) -> dict[Pair, int]:
     for i, pair in enumerate(merges):
         for token in (*pair, "".join(pair)):
             if token not in vocab:
-                raise ModelError(
-                    f"Expected merges of tokens but merge {i} needs {token!r:.80}, which is none"
-                )
+                raise ModelError(f"Expected merges of tokens but merge {i} needs {token!r:.80}, which is none")
         if ranks.setdefault(pair, i) != i:  # readers disagree on which rank counts
             raise ModelError(f"Expected every merge once but {ranks[pair]} and {i} are both {pair!r:.80}")
     return ranks

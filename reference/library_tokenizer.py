@@ -3,21 +3,32 @@
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import tokenizers
+
 from gnomon.reference.errors import ModelError
 
 
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What the library says of a broken file, at load or at the first text that meets the flaw, is a ModelError."""
+    try:
+        yield
+    except BaseException as error:  # the library raises bare Exception, and its panics are not even that
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise ModelError(f"Expected a known tokenizer but the library says: {error!s:.200}") from None
+        raise
+
+
 class LibraryTokenizer:
-    """The interface of `Bpe`, from the text of a tokenizer.json. Raises ModelError where it is refused."""
+    """The interface of `Bpe`, from the text of a tokenizer.json. Raises ModelError where the library refuses."""
 
     kind = "library"
 
     def __init__(self, text: str) -> None:
-        try:
+        with refusals():
             self.library = tokenizers.Tokenizer.from_str(text)
-        except Exception as error:  # the library raises the bare class
-            raise ModelError(f"Expected a known tokenizer but the library says: {error!s:.200}") from None
         # They belong to a training batch, and a file may claim any length.
         self.library.no_padding()
         self.library.no_truncation()
@@ -26,12 +37,15 @@ class LibraryTokenizer:
 
     def encode(self, text: str, add_special: bool) -> list[int]:
         """Ids of a text."""
-        ids: list[int] = self.library.encode(text, add_special_tokens=add_special).ids
+        with refusals():
+            ids: list[int] = self.library.encode(text, add_special_tokens=add_special).ids
         return ids
 
     def decode(self, ids: Iterable[int], skip_special: bool) -> str:
         """The text of all ids."""
-        text: str = self.library.decode(list(ids), skip_special_tokens=skip_special)
+        checked = list(ids)
+        with refusals():
+            text: str = self.library.decode(checked, skip_special_tokens=skip_special)
         return text
 
     def stream(self, ids: Iterable[int], skip_special: bool) -> Iterator[str]:

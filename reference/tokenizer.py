@@ -16,9 +16,7 @@ class Tokenizer:
     vocab_size: number of ids; bos_id: id that starts a text, or None; eos_ids: ids that end a generation
     """
 
-    def __init__(
-        self, core: Bpe | LibraryTokenizer, bos_id: int | None = None, eos_ids: Iterable[int] = ()
-    ) -> None:
+    def __init__(self, core: Bpe | LibraryTokenizer, bos_id: int | None = None, eos_ids: Iterable[int] = ()) -> None:
         self._core = core
         self.kind = core.kind
         self.vocab_size = core.size
@@ -30,9 +28,7 @@ class Tokenizer:
                     raise ModelError(f"Expected an id below {self.vocab_size} but got {name}={token_id!r}")
 
     @classmethod
-    def from_json(
-        cls, path: str | Path, *, bos_id: int | None = None, eos_ids: Iterable[int] = ()
-    ) -> "Tokenizer":
+    def from_json(cls, path: str | Path, *, bos_id: int | None = None, eos_ids: Iterable[int] = ()) -> "Tokenizer":
         """From a Hugging Face tokenizer.json. The ids, which stand in config.json, are the caller's to pass.
 
         Without bos_id it is the id that the post-processor puts first, if any. Raises ModelError.

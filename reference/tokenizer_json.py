@@ -111,7 +111,7 @@ def framed(node: Any) -> Frame | None:
 
 
 def template(pieces: list[Any], tokens: dict[str, Any]) -> Frame | None:
-    """The ids before and after the one place of the text in a template."""
+    """The ids before and after the text in a template; None where the text stands there twice or never."""
     sides: list[list[int]] = [[]]
     for piece in pieces:
         match piece:
@@ -121,8 +121,8 @@ def template(pieces: list[Any], tokens: dict[str, Any]) -> Frame | None:
                 match tokens.get(name):
                     case {"ids": [*ids]}:
                         sides[-1].extend(ids)
-                    case _:
-                        return None
+                    case other:
+                        raise ModelError(f"Expected ids of {name!r:.80} in the template but got {other!r:.80}")
             case _:
                 return None
     return (sides[0], sides[1]) if len(sides) == 2 else None
