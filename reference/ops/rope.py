@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.reference.config import RopeScaling
-from gnomon.reference.ops.settle import settle
+from gnomon.reference.ops.settle import FLOOR, settle
 
 F32 = NDArray[np.float32]
 TIE = 2.0**-20  # of an ulp: far more than the error of any float64 cosine
@@ -100,7 +100,7 @@ def table(fast: np.ufunc, exact: "mpmath.ctx_mp.MPContext", angle: F32) -> F32:
     """The function of the f32 angle, rounded once to f32 and settled; in float64 except within a hair of a tie."""
     value = fast(angle.astype(np.float64))
     rounded = value.astype(np.float32)
-    ulp = np.spacing(np.abs(rounded)).astype(np.float64)
+    ulp = np.spacing(np.maximum(np.abs(rounded), FLOOR)).astype(np.float64)  # below the floor settling decides
     off = np.abs(value - rounded.astype(np.float64)) / ulp  # 0.5 at a tie
     near = np.abs(off - 0.5) <= TIE
     with mpmath.workprec(200):
