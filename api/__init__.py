@@ -9,10 +9,10 @@
     print(report.text())
 """
 
-#from gnomon.compare.diff import diff
-#from gnomon.compare.same import assert_same_bytes
-#from gnomon.engines import engine, engines
-#from gnomon.loading import load
+from gnomon.compare.diff import diff
+from gnomon.compare.same import assert_same_bytes
+from gnomon.engines import engine, engines
+from gnomon.loading import load
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import GnomonError, ModelError, NonFiniteError, NotRunError, UsageError
 from gnomon.reference.model import Model

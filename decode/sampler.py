@@ -41,7 +41,7 @@ def sample(logits: F32, sampling: Sampling, position: int) -> int:
     Order:    w = exp_neg(settle(settle(l - max) / T));  W = floor(w * 2^40);  the rest is exact integers
     Source:   contract, section 6; Salmon et al. 2011 (Philox)
     """
-    if sampling.temperature == 0.0:
+    if np.float32(sampling.temperature) == 0.0:
         return int(np.argmax(logits))
     w = exp_neg(settle(settle(logits - np.max(logits)) / np.float32(sampling.temperature)))
     W = np.floor(w.astype(np.float64) * 2.0**40).astype(np.int64)  # exact: w is f32 and at most 1

@@ -10,31 +10,28 @@ from gnomon.compare.diff import diff
 from gnomon.compare.report import Report
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
-from gnomon.planted import sum_from_the_end
+from gnomon.planted import middle_sum, reordered
 from gnomon.reference.engine import Engine
 
 PROMPT = "def __init__(self"
 
 
-def command(
-    shadow: Annotated[str, typer.Option("--engine", "-e", help="the shadow engine")] = "mlx",
-    steps: Annotated[int, typer.Option("--steps", min=1, help="tokens after the prompt")] = 16,
-) -> int:
+def command(steps: Annotated[int, typer.Option("--steps", min=1, help="tokens after the prompt")] = 16) -> int:
     """Reference against shadow on an embedded model, every tensor of every step; then a planted divergence."""
     console = Console(highlight=False)
     model = load("tiny-dense")
     assert model.tokenizer is not None  # it is part of the embedded model
     ids = model.tokenizer.encode(PROMPT)
-    reference, fast = make_engine("numpy", model), make_engine(shadow, model)
+    reference, fast = make_engine("numpy", model), make_engine("mlx", model)
 
     console.rule(f"1. {model.name}: the {reference.name} reference defines the bytes, {fast.name} must cast them")
     honest = compared(console, reference, fast, ids, steps)
     tokens = list(reference.generate(ids, steps))
     console.print(f"text: [bold]{PROMPT}[/][cyan]{model.tokenizer.decode(tokens)}[/]\n", highlight=False)
 
-    at = f"blocks.{model.config.layers // 2}.mlp.gate"
+    at = middle_sum(model)
     console.rule(f"2. A copy of {fast.name} in which {at} adds its terms from the last to the first")
-    broken = compared(console, reference, sum_from_the_end(make_engine(shadow, model), at), ids, steps)
+    broken = compared(console, reference, reordered(model), ids, steps)
     card = broken.first_divergence
     found = card is not None and card.tap == at
     same_tokens = not any(record.type == "token" for record in broken.records)

@@ -25,4 +25,5 @@ def log1p01(u: F32) -> F32:
     for coefficient in (Q3, Q2, Q1, Q0):
         q = q * z + coefficient
     t = s + s
-    return t + t * (z * q)
+    y: F32 = t + t * (z * q)
+    return y

@@ -1,0 +1,178 @@
+"""Records for the eye: Rich renderables for the terminal, one small table for a notebook."""
+
+import html as escape
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from gnomon.compare.mismatch import Place, listed
+from gnomon.compare.record import Config, FirstDivergence, Problem, Record, Summary, Tensor, Token
+from gnomon.compare.verdict import INCOMPARABLE, exit_code, worst
+
+LISTED = 10  # missing tensors, tokens and problems that are spelled out; the rest are counted
+COLUMNS = ("tensor", "verdict", "tensors", "identical", "values", "live")
+
+
+@dataclass(frozen=True)
+class Row:
+    """All tensors of one kind: a tap name without its block number, over all blocks and steps."""
+
+    name: str
+    verdict: str
+    tensors: int
+    identical: int
+    values: int
+    live: int
+
+    def cells(self) -> tuple[str, ...]:
+        live = f"{100 * self.live / self.values:.1f} %" if self.values else "-"
+        return (self.name, self.verdict, str(self.tensors), str(self.identical), f"{self.values:,}", live)
+
+
+def table_rows(records: Sequence[Record]) -> list[Row]:
+    """One row per kind of tensor, in the order in which the kinds first ran."""
+    kinds: dict[str, list[Tensor]] = {}
+    for r in records:
+        if isinstance(r, Tensor):
+            name = re.sub(r"\bblocks\.\d+\.", "blocks.*.", r.name)
+            kinds.setdefault(name if r.kind == "tap" else f"{name} ({r.kind})", []).append(r)
+    rows = []
+    for name, tensors in kinds.items():
+        both = [
+            (r.observed, r.expected) for r in tensors if r.observed and r.expected and r.verdict not in INCOMPARABLE
+        ]
+        rows.append(
+            Row(
+                name,
+                worst(r.verdict for r in tensors),
+                len(tensors),
+                sum(r.verdict == "identical" for r in tensors),
+                sum(e.values for _, e in both),
+                sum(min(o.live, e.live) for o, e in both),
+            )
+        )
+    return rows
+
+
+def headline(summary: Summary) -> str:
+    """One line: the verdict, and what it rests on."""
+    live = f", {100 * summary.live / summary.values:.1f} % live" if summary.values else ""
+    return (
+        f"{summary.verdict}: {summary.identical} of {summary.tensors} tensors identical "
+        f"({summary.values:,} values, {summary.bytes:,} bytes{live}), {summary.steps} steps"
+    )
+
+
+def card_lines(card: FirstDivergence) -> list[str]:
+    """The first divergence in words: where, made by what, from which inputs."""
+    start, stop = card.pos
+    positions = f"position {start}" if stop == start + 1 else f"positions {start} to {stop - 1}"
+    lines = [f"{card.tap}: {card.verdict}" + (f" ({card.detail})" if card.detail else "")]
+    lines.append(f"step {card.step}, {positions}, made by {card.op}")
+    if card.inputs:
+        told = "all inputs are identical: this op made it" if card.inputs_equal else "not all inputs are identical"
+        lines.append(told)
+        lines += [f"  {i.name}: {i.verdict}" + f" ({i.kind})" * (i.kind != "tap") for i in card.inputs]
+    return lines
+
+
+def place_rows(place: Place) -> list[tuple[str, str, str]]:
+    """One position: the two numbers in their four forms."""
+    o, e = place.observed, place.expected
+    return [
+        ("decimal", o.decimal, e.decimal),
+        ("hex float", o.hex, e.hex),
+        ("bits", o.bits, e.bits),
+        ("sign|exponent|mantissa", o.strip, e.strip),
+        ("distance", place.distance, ""),
+    ]
+
+
+def notes(records: Sequence[Record]) -> list[str]:
+    """What is no difference of values: problems, other choices of tokens, tensors that found no partner."""
+    out = [f"{r.verdict}: step {r.step}, {r.side}: {r.message}" for r in records if isinstance(r, Problem)]
+    out += [
+        f"token: step {r.step}, position {r.pos}: observed {r.observed}, expected {r.expected}"
+        for r in records
+        if isinstance(r, Token)
+    ]
+    out += [
+        f"{r.verdict}: step {r.step}, {r.name}" + (f" ({r.detail})" if r.detail else "")
+        for r in records
+        if isinstance(r, Tensor) and r.verdict in INCOMPARABLE
+    ]
+    return out if len(out) <= LISTED else [*out[:LISTED], f"and {len(out) - LISTED} more"]
+
+
+def terminal(records: Sequence[Record]) -> RenderableType:
+    """Fingerprint, verdict, card of the first divergence, notes, table, command."""
+    parts: list[RenderableType] = []
+    config = next((r for r in records if isinstance(r, Config)), None)
+    if config is not None:
+        parts += [
+            Text(f"expected  {_settings(config.expected)}"),
+            Text(f"observed  {_settings(config.observed)}"),
+        ]
+    for r in reversed(records):  # the summary is the last record, the card comes just before it
+        if isinstance(r, Summary):
+            parts.append(Text(headline(r), style=f"bold {_colour(r.verdict)}"))
+        elif isinstance(r, FirstDivergence):
+            parts.append(Panel(_card(r), title="first divergence", title_align="left", border_style=_colour(r.verdict)))
+    parts += [Text(note, style="yellow") for note in notes(records)]
+    rows = table_rows(records)
+    if rows:
+        table = Table(box=None, pad_edge=False)
+        for i, column in enumerate(COLUMNS):
+            table.add_column(column, justify="right" if i > 1 else "left", no_wrap=i != 0, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(c, style=_colour(row.verdict) if i == 1 else "") for i, c in enumerate(row.cells())))
+        parts.append(table)
+    if config is not None:
+        parts.append(Text(f"to see it again: {config.command}", style="dim"))
+    return Group(*parts)
+
+
+def html(records: Sequence[Record]) -> str:
+    """The verdict, the card and the table as one HTML fragment; nothing is fetched."""
+    e = escape.escape
+    out = []
+    for r in reversed(records):
+        if isinstance(r, Summary):
+            out.append(f"<p><strong>{e(headline(r))}</strong></p>")
+        elif isinstance(r, FirstDivergence):
+            lines = card_lines(r) + (r.mismatch.text().splitlines() if r.mismatch else [])
+            out.append(f"<pre>{e(chr(10).join(lines))}</pre>")
+    out += [f"<p>{e(note)}</p>" for note in notes(records)]
+    head = "".join(f"<th>{column}</th>" for column in COLUMNS)
+    body = "".join(f"<tr>{''.join(f'<td>{e(cell)}</td>' for cell in row.cells())}</tr>" for row in table_rows(records))
+    return "\n".join([*out, f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"])
+
+
+def _card(card: FirstDivergence) -> RenderableType:
+    parts: list[RenderableType] = [Text(line) for line in card_lines(card)]
+    found = card.mismatch
+    if found is not None:
+        place = found.first[0]
+        absolute = "" if card.position is None else f" (position {card.position})"
+        grid = Table(box=None, pad_edge=False)
+        for title in (f"at {listed(place.index)}{absolute}", "observed", "expected"):
+            grid.add_column(title, overflow="fold")
+        for row in place_rows(place):
+            grid.add_row(*(Text(cell) for cell in row))
+        more = [f"  {line}" for line in found.places()] if found.count > 1 else []
+        parts += [Text(""), grid, Text(""), *(Text(line) for line in (found.total(), *more))]
+    return Group(*parts)
+
+
+def _settings(settings: dict[str, str]) -> str:
+    """name=value; of a digest, the first 16 digits"""
+    return "  ".join(f"{name}={v[:16] if len(v) == 64 else v}" for name, v in settings.items())
+
+
+def _colour(verdict: str) -> str:
+    return {0: "green", 1: "red", 3: "yellow"}[exit_code(verdict)]

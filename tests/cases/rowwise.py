@@ -1,0 +1,141 @@
+"""Cases of the ops on rows: linear, norm, rope, embedding."""
+
+from typing import Any
+
+import numpy as np
+from oracle import arms, norms, rowwise
+from oracle import rope as rope_oracle
+
+from cases.case import Case, Results, joined, loaded, pack, rows_at
+from cases.values import F32, cancelling, paired, scattered, sparse, unsettled
+from gnomon.reference.ops.rope import RopeTables
+from gnomon.reference.protocol import Ops, Rows
+from gnomon.reference.state import State
+
+
+def linear_case(name: str, x: F32, w: F32, b: F32 | None = None) -> Case:
+    def run(ops: Ops[Any]) -> Results:
+        bias = None if b is None else pack(ops, b, "vector")
+        return {"y": ops.numpy(ops.linear("", ops.array(x), pack(ops, w, "linear"), bias))}
+
+    return Case(
+        "linear",
+        name,
+        run,
+        lambda: {"y": arms.linear(x.tolist(), loaded(w), None if b is None else loaded(b))},
+    )
+
+
+def linear_cases() -> list[Case]:
+    cases = []
+    for K in (1, 127, 128, 129, 300):
+        for R, N in ((1, 97), (2, 33), (5, 17)):
+            x, w = scattered("plain", f"x{K}", R, K), scattered("plain", f"w{K}", N, K)
+            cases.append(linear_case(f"K{K} N{N} rows{R}", x, w))
+    for K in (5, 300):
+        N = 19
+        w, b = scattered("plain", f"w{K}", N, K), scattered("plain", "b", N)
+        wide = paired(scattered("wide", f"w{K}", N, K))
+        tiny, large = cancelling(scattered("tiny", "x", 2, K)), scattered("large", "x", 2, K)
+        cases += [
+            linear_case(f"bias K{K}", scattered("plain", "x", 2, K), w, b),
+            linear_case(f"tiny K{K}", tiny, wide),
+            linear_case(f"tiny by tiny K{K}", tiny, paired(scattered("tiny", f"w{K}", N, K))),
+            linear_case(f"tiny bias K{K}", tiny, wide, cancelling(scattered("tiny", "b", N))),
+            linear_case(f"large K{K}", large, scattered("large", f"w{K}", N, K)),
+            linear_case(f"large cancelling K{K}", cancelling(large), paired(scattered("large", f"w{K}", N, K))),
+            linear_case(f"wide K{K}", scattered("wide", "x", 2, K), scattered("wide", f"w{K}", N, K)),
+            linear_case(f"zeros K{K}", sparse(scattered("plain", "x", 2, K)), -np.abs(w)),
+            linear_case(f"unsettled weights K{K}", large, unsettled(scattered("tiny", "w", N, K)), unsettled(b)),
+        ]
+    cases.append(linear_case("all zero", np.zeros((2, 9), np.float32), -np.abs(scattered("plain", "w", 3, 9))))
+    cases.append(linear_case("many tiles", scattered("plain", "x", 65, 3), scattered("plain", "w", 1025, 3)))
+    return cases
+
+
+def rms_norm_case(name: str, x: F32, w: F32, eps: float = 1e-5, groups: int = 1) -> Case:
+    def judge() -> Results:
+        split = x.reshape(len(x), groups, -1).tolist()
+        return {"y": [joined([norms.rms_norm(part, loaded(w), eps) for part in row]) for row in split]}
+
+    return Case(
+        "rms_norm",
+        name,
+        lambda ops: {"y": ops.numpy(ops.rms_norm("", ops.array(x), pack(ops, w, "vector"), eps, groups))},
+        judge,
+    )
+
+
+def rms_norm_cases() -> list[Case]:
+    cases = []
+    for K in (1, 127, 128, 129, 300):
+        for R in (1, 2, 5):
+            x = scattered("plain", f"norm {K}", R, K)
+            cases.append(rms_norm_case(f"K{K} rows{R}", x, scattered("plain", f"gain {K}", K)))
+    w = scattered("plain", "gain", 300)
+    cases += [rms_norm_case(kind, scattered(kind, "norm", 3, 300), w) for kind in ("tiny", "large", "wide")]
+    cases += [
+        rms_norm_case("eps 1e-6", scattered("plain", "norm", 2, 300) * np.float32(2.0**-10), w, eps=1e-6),
+        rms_norm_case("2 groups", scattered("plain", "norm", 2, 20), w[:10], groups=2),
+        rms_norm_case("3 groups", scattered("plain", "norm", 2, 390), w[:130], groups=3),
+        rms_norm_case("zeros", sparse(scattered("plain", "norm", 2, 9)), -np.abs(w[:9])),
+        rms_norm_case("all zero", np.zeros((1, 9), np.float32), -np.abs(w[:9])),
+        rms_norm_case("unsettled weights", scattered("large", "norm", 2, 300), unsettled(w)),
+        rms_norm_case("tiny by tiny", scattered("tiny", "norm", 3, 40), scattered("tiny", "gain", 40)),
+    ]
+    return cases
+
+
+def rope_case(name: str, pos: list[int], heads: int, d: int, dim: int, theta: float, kind: str = "plain") -> Case:
+    x, tables = scattered(kind, f"rope {d}", len(pos), heads * d), RopeTables(theta, dim)
+    if kind == "tiny":
+        x = cancelling(x)
+
+    def judge() -> Results:
+        cos, sin = rope_oracle.tables(pos, rope_oracle.inverse_frequencies(theta, dim))
+        rows = zip(x.reshape(len(pos), heads, d).tolist(), cos, sin, strict=True)
+        return {"y": [joined([rope_oracle.rope(head, c, s) for head in row]) for row, c, s in rows]}
+
+    return Case(
+        "rope",
+        name,
+        lambda ops: {"y": ops.numpy(ops.rope("", ops.array(x), rows_at(*pos), heads, tables))},
+        judge,
+    )
+
+
+def rope_cases() -> list[Case]:
+    start, far = list(range(5)), [100, 4095, 65535, 65536, 1_000_003, (1 << 24) - 1]
+    return [
+        rope_case("start", start, 3, 10, 10, 10000.0),
+        rope_case("part of a head", start, 2, 12, 6, 10000.0),
+        rope_case("d64", [0, 1, 257], 2, 64, 64, 500000.0),
+        rope_case("d96", [7], 1, 96, 96, 1e6),
+        rope_case("far", far, 1, 64, 64, 10000.0),
+        rope_case("far, large theta", far, 2, 10, 10, 1e6),
+        rope_case("not ascending", [9, 2, 9, 0], 1, 10, 10, 10000.0),
+        rope_case("tiny", [*start, 1000], 2, 10, 10, 10000.0, "tiny"),
+        rope_case("large", start, 2, 10, 10, 10000.0, "large"),
+    ]
+
+
+def embed_case() -> Case:
+    table, ids = unsettled(scattered("wide", "table", 11, 7)), [10, 0, 3, 3]
+    rows = Rows(np.array(ids, np.int32), np.arange(4), ())
+    return Case(
+        "embed",
+        "unsettled table",
+        lambda ops: {"y": ops.numpy(ops.embed("", rows, pack(ops, table, "table")))},
+        lambda: {"y": rowwise.embed(ids, loaded(table))},
+    )
+
+
+def select_case() -> Case:
+    x = scattered("plain", "select", 6, 5)
+
+    def run(ops: Ops[Any]) -> Results:
+        rows = Rows.of([(State(ops, []), [0] * n) for n in (3, 1, 2)])
+        array = ops.array(x)
+        return {want: ops.numpy(ops.select("", array, rows, want)) for want in ("last", "all")}
+
+    return Case("select", "three spans", run, lambda: {"last": x[[2, 3, 5]].tolist(), "all": x.tolist()})
