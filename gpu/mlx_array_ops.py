@@ -5,7 +5,7 @@ computed within it and in its thread, because an MLX stream belongs to one threa
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import mlx.core as mx
 import numpy as np
@@ -81,6 +81,9 @@ class MlxArrayOps(Ops[mx.array]):
             "log1p01": log1p01,
             "chunked_sum": lambda t: chunked_sum(mx.moveaxis(t, -1, 0)),
         }
+
+    def with_forms(self, arm: str = "f32", kv: str = "f32") -> "MlxArrayOps":
+        return MlxArrayOps(cast(Arm, arm), cast(Storage, kv))
 
     def describe(self) -> dict[str, str]:
         return {

@@ -1,7 +1,7 @@
 """The op table of the reference: each method finds the arrays and hands them to the op's own file."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,9 @@ class NumpyOps(Ops[F32]):
             "log1p01": log1p01,
             "chunked_sum": lambda t: chunked_sum(np.moveaxis(t, -1, 0)),
         }
+
+    def with_forms(self, arm: str = "f32", kv: str = "f32") -> "NumpyOps":
+        return NumpyOps(cast(Arm, arm), cast(Storage, kv), self.scratch_fill)
 
     def describe(self) -> dict[str, str]:
         return {"arm": self.arm, "kv": self.kv, "numpy": np.__version__}

@@ -96,6 +96,10 @@ class Ops(ABC, Generic[A]):
         chunked_sum (over the last axis). What is not listed is reported as not run."""
         return {}
 
+    def with_forms(self, arm: str = "f32", kv: str = "f32") -> "Ops[A] | None":
+        """A fresh table of the same kind in another arm or kv storage; None where it has no such form."""
+        return None
+
     def describe(self) -> dict[str, str]:
         """Settings and versions read back from what runs."""
         return {}
