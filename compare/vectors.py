@@ -56,9 +56,7 @@ def read_case(file: Path) -> tuple[str, dict[str, Any], Arrays, Arrays]:
         if not isinstance(name, str) or not isinstance(params, dict) or not outputs:
             raise ValueError("op, params or outputs")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(
-            f"Expected a vector file at {str(file)!r} but reading it failed: {error!r}"
-        ) from error
+        raise UsageError(f"Expected a vector file at {str(file)!r} but reading it failed: {error!r}") from error
     return name, params, inputs, outputs
 
 
@@ -88,9 +86,7 @@ def run_case(name: str, params: dict[str, Any], inputs: Arrays, expected: Arrays
         for key, value in expected.items():
             if key not in got:
                 return Result(name, "NOT RUN", 0, f"the engine gives no output {key!r}")
-            assert_same_bytes(
-                got[key], value, name=f"{name} {key}", sparse=True
-            )  # a known answer may be zero
+            assert_same_bytes(got[key], value, name=f"{name} {key}", sparse=True)  # a known answer may be zero
     except AssertionError as error:
         return Result(name, "FAIL", 0, str(error))
     return Result(name, "PASS", sum(value.size for value in expected.values()))

@@ -31,7 +31,7 @@ from gnomon.compare import bits
 from gnomon.compare.bits import Uint16
 from gnomon.compare.mismatch import Mismatch, mismatch
 
-NEAR_ULP: Final = 16  # the largest k of `ulp<=k`: what another order of one short sum usually comes to
+NEAR_ULP: Final = 16  # the largest k that `ulp<=k` names; it says how far, not why: cancellation goes further
 LIVE_SHARE: Final = 8  # a dense tensor is dead when fewer than one value in this many is finite and not zero
 
 WORDS: Final = (  # from harmless to worst

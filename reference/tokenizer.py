@@ -1,1 +1,113 @@
-class Tokenizer: ...
+"""Text to ids and back, for whatever tokenizer a model file brings."""
+
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from gnomon.reference import tokenizer_gguf, tokenizer_json
+from gnomon.reference.bpe import Bpe
+from gnomon.reference.errors import ModelError, UsageError
+from gnomon.reference.library_tokenizer import LibraryTokenizer
+
+
+class Tokenizer:
+    """kind: "bpe" for the slow code in bpe.py, "library" for the `tokenizers` library
+
+    vocab_size: number of ids; bos_id: id that starts a text, or None; eos_ids: ids that end a generation
+    """
+
+    def __init__(
+        self, core: Bpe | LibraryTokenizer, bos_id: int | None = None, eos_ids: Iterable[int] = ()
+    ) -> None:
+        self._core = core
+        self.kind = core.kind
+        self.vocab_size = core.size
+        self.bos_id = bos_id
+        self.eos_ids = tuple(eos_ids)
+        for name, ids in (("bos_id", [] if bos_id is None else [bos_id]), ("eos_ids", self.eos_ids)):
+            for token_id in ids:
+                if type(token_id) is not int or token_id not in core:
+                    raise ModelError(f"Expected an id below {self.vocab_size} but got {name}={token_id!r}")
+
+    @classmethod
+    def from_json(
+        cls, path: str | Path, *, bos_id: int | None = None, eos_ids: Iterable[int] = ()
+    ) -> "Tokenizer":
+        """From a Hugging Face tokenizer.json. The ids, which stand in config.json, are the caller's to pass.
+
+        Without bos_id it is the id that the post-processor puts first, if any. Raises ModelError.
+        """
+        core = tokenizer_json.read(Path(path))
+        return cls(core, core.start[0] if bos_id is None and core.start else bos_id, eos_ids)
+
+    @classmethod
+    def from_gguf(
+        cls,
+        tokens: Sequence[str],
+        merges: Sequence[str],
+        token_types: Sequence[int],
+        pre: str,
+        *,
+        model: str = "gpt2",
+        bos_id: int | None = None,
+        eos_ids: Iterable[int] = (),
+        add_bos: bool | None = None,
+        add_eos: bool = False,
+    ) -> "Tokenizer":
+        """From the metadata tokenizer.ggml.{tokens, merges, token_type, pre, model, ...} of a GGUF file.
+
+        add_bos: None where the file is silent, which for llama-bpe means yes; add_eos: the first of eos_ids
+        follows every text. Raises ModelError.
+        """
+        eos = tuple(eos_ids)
+        start = [bos_id] if add_bos or (add_bos is None and pre == "llama-bpe") else []
+        stop = [*eos[:1]] if add_eos else []
+        if (add_eos and not eos) or None in start:
+            raise ModelError("Expected the file to name the bos or eos token it asks to add but it does not")
+        frame = [token_id for token_id in start if token_id is not None], stop
+        return cls(tokenizer_gguf.bpe(tokens, merges, token_types, pre, model, frame), bos_id, eos)
+
+    def encode(self, text: str, *, add_special: bool = True) -> list[int]:
+        """Ids of a text; added tokens in it become their ids.
+
+        add_special: with the ids that the file puts around every text (Llama 3: a first one; SmolLM2: none)
+        """
+        if not isinstance(text, str):
+            raise UsageError(f"Expected text to be a str but got {type(text).__name__}")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"Expected Unicode text but character {error.start} is the surrogate {text[error.start]!r}"
+            ) from None
+        return self._core.encode(text, add_special)
+
+    def decode(self, ids: Iterable[int], *, skip_special: bool = False) -> str:
+        """Text of ids; bytes that are no valid UTF-8 become U+FFFD."""
+        return self._core.decode(map(self._checked, ids), skip_special)
+
+    def stream(self, ids: Iterable[int], *, skip_special: bool = False) -> Iterator[str]:
+        """The text of ids as they come, in non-empty pieces that join to what decode gives.
+
+        A character whose bytes are not complete is held back; at the end U+FFFD takes its place.
+        """
+        return filter(None, self._core.stream(map(self._checked, ids), skip_special))
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes one id stands for, which need not be whole characters."""
+        return self._core.token_bytes(self._checked(token_id))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over alphabet, vocabulary, merges, added tokens and patterns, whatever their file."""
+        return self._core.digest()
+
+    def _checked(self, token_id: int) -> int:
+        """The id as a plain int. Raises UsageError where it is none of this tokenizer's."""
+        try:
+            index = operator.index(token_id)
+        except TypeError:
+            index = -1
+        if isinstance(token_id, bool) or index not in self._core:
+            raise UsageError(f"Expected token ids from 0 to {self.vocab_size - 1} but got {token_id!r}")
+        return index

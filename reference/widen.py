@@ -15,7 +15,8 @@ def widen(weight: Weight) -> F32:
     """f32 of the weight's logical shape, settled; settle(1 + w) where the family's norm multiplies by that; -exp(w),
     rounded once, for the decay of a delta layer
 
-    Formats:  F32 and F16 as they are; BF16 by 16 zero bits; GGUF blocks as contract, section 1, each operation rounded
+    Formats:  F32 and F16 as they are; BF16 by 16 zero bits; GGUF blocks as the contract, section 1, says,
+              each operation rounded; NaN and infinity pass, for the engine to report
     """
     w = settle(widen_stored(weight.dtype, weight.data).reshape(weight.shape))
     if weight.role == "decay":
@@ -32,5 +33,6 @@ def widen_stored(dtype: str, data: NDArray[np.uint8]) -> F32:
         return data.view("<f2").astype(np.float32)
     if dtype == "BF16":
         return (data.view("<u2").astype(np.uint32) << 16).view(np.float32)
-    blocks: F32 = gguf.quants.dequantize(data, gguf.GGMLQuantizationType[dtype])
+    with np.errstate(invalid="ignore"):  # an infinite scale times 0
+        blocks: F32 = gguf.quants.dequantize(data, gguf.GGMLQuantizationType[dtype])
     return blocks

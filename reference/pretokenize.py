@@ -1,0 +1,133 @@
+"""What happens to text before byte pair encoding: added tokens, patterns, the byte alphabet.
+
+The patterns are those of the Hugging Face originals; llama.cpp has equivalents under the names used here.
+Letters and numbers are those of the Unicode version of the `regex` package, composition is that of Python: about
+a character newer than Unicode 13, another implementation with older tables may think otherwise.
+Source: Radford et al. 2019 (GPT-2); llama.cpp, src/llama-vocab.cpp.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+
+import regex
+
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+DIGIT = r"\p{N}"
+_CONTRACTION_OR_WORD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
+_SIGNS_OR_SPACES = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3 = rf"{_CONTRACTION_OR_WORD}|\p{{N}}{{1,3}}|{_SIGNS_OR_SPACES}"
+QWEN2 = rf"{_CONTRACTION_OR_WORD}|\p{{N}}|{_SIGNS_OR_SPACES}"
+
+# The characters of the Unicode property White_Space. str.strip() would take U+001C to U+001F as well.
+WHITE_SPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+
+
+def byte_alphabet() -> str:
+    """The symbols of bytes 0 to 255: the byte itself where it prints, else the next one from U+0100 on."""
+    prints = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    free = count(0x100)
+    return "".join(chr(byte if byte in prints else next(free)) for byte in range(256))
+
+
+ALPHABET = byte_alphabet()
+BYTE_OF = {symbol: byte for byte, symbol in enumerate(ALPHABET)}
+
+
+def spelled(data: bytes) -> str:
+    """Bytes in the alphabet: b"a b" is "aĠb"."""
+    return "".join(ALPHABET[byte] for byte in data)
+
+
+def unspelled(token: str) -> bytes:
+    """The bytes a token stands for; one with a character outside the alphabet stands for its own UTF-8."""
+    if all(symbol in BYTE_OF for symbol in token):
+        return bytes(BYTE_OF[symbol] for symbol in token)
+    return token.encode()
+
+
+@dataclass(frozen=True)
+class PreTokenizer:
+    """How text becomes words: `nfc` first, then each of `patterns` cuts the pieces that the one before left.
+
+    ignore_merges: a word that is a token is taken whole, whatever the merges would make of it
+    """
+
+    patterns: tuple[str, ...]
+    nfc: bool = False
+    ignore_merges: bool = False
+
+
+# The names that `tokenizer.ggml.pre` gives them.
+NAMED = {
+    "smollm": PreTokenizer((DIGIT, GPT2)),
+    "gpt-2": PreTokenizer((GPT2,)),
+    "llama-bpe": PreTokenizer((LLAMA3,), ignore_merges=True),
+    "qwen2": PreTokenizer((QWEN2,), nfc=True),
+}
+
+
+def isolate(pattern: str, text: str) -> Iterator[str]:
+    """Cut `text` into the matches of `pattern` and what lies between them; nothing is lost."""
+    end = 0
+    for match in regex.finditer(pattern, text):
+        if end < match.start():
+            yield text[end : match.start()]
+        yield match.group()
+        end = match.end()
+    if end < len(text):
+        yield text[end:]
+
+
+def words(patterns: Iterable[str], text: str) -> list[str]:
+    """`text` cut by every pattern in turn."""
+    pieces = [text] if text else []
+    for pattern in patterns:
+        pieces = [part for piece in pieces for part in isolate(pattern, piece)]
+    return pieces
+
+
+@dataclass(frozen=True)
+class Added:
+    """A token that is found in the text itself and never merged.
+
+    special: decoding may leave it out; lstrip, rstrip: it swallows white space on that side;
+    normalized: it is looked for after normalisation, not before
+    """
+
+    id: int
+    content: str
+    special: bool
+    lstrip: bool = False
+    rstrip: bool = False
+    normalized: bool = False
+
+
+class Finder:
+    """Cuts text at added tokens: the leftmost first, and of those that start there the longest."""
+
+    def __init__(self, tokens: dict[str, Added]) -> None:
+        """tokens: by the text to look for"""
+        self.tokens = tokens
+        longest_first = sorted(tokens, key=len, reverse=True)
+        self.pattern = regex.compile("|".join(regex.escape(content) for content in longest_first))
+
+    def __call__(self, text: str) -> Iterator[str | Added]:
+        """Added tokens and the text between them, in order."""
+        end = 0
+        for match in self.pattern.finditer(text) if self.tokens else ():
+            token = self.tokens[match.group()]
+            start, stop = match.span()
+            if token.lstrip:
+                start = max(end, len(text[:start].rstrip(WHITE_SPACE)))
+            if token.rstrip:
+                stop = len(text) - len(text[stop:].lstrip(WHITE_SPACE))
+            if end < start:
+                yield text[end:start]
+            yield token
+            end = stop
+        if end < len(text):
+            yield text[end:]

@@ -1,0 +1,137 @@
+"""Read a Hugging Face tokenizer.json: byte-level BPE where bpe.py names all its parts, else the library."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from gnomon.reference.bpe import Bpe, Pair
+from gnomon.reference.errors import ModelError
+from gnomon.reference.library_tokenizer import LibraryTokenizer
+from gnomon.reference.pretokenize import DIGIT, GPT2, LLAMA3, QWEN2, Added, PreTokenizer
+
+LIMIT = 64 << 20  # bytes: twice the largest in use
+NAMED_CUTS = (DIGIT, GPT2, LLAMA3, QWEN2)
+# Options of model BPE that would change the ids.
+CHANGES = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback")
+
+Frame = tuple[list[int], list[int]]  # ids before and after a text
+
+
+def read(path: Path) -> Bpe | LibraryTokenizer:
+    """Raises ModelError, with the name of the file in front."""
+    try:
+        if not path.is_file():
+            raise ModelError("Expected a file but there is none")
+        if (size := path.stat().st_size) > LIMIT:
+            raise ModelError(f"Expected at most {LIMIT} bytes but got {size}")
+        text = path.read_text(encoding="utf-8")
+        return bpe(json.loads(text, object_pairs_hook=once)) or LibraryTokenizer(text)
+    except OSError as error:
+        raise ModelError(f"{path.name}: Expected a readable file but got: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:  # bad UTF-8, bad JSON, an integer of thousands of digits
+        raise ModelError(f"{path.name}: Expected JSON but got: {error!s:.200}") from None
+    except ModelError as error:
+        raise ModelError(f"{path.name}: {error}") from None
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object with every key once: of two, readers disagree on which counts."""
+    out = dict(pairs)
+    if len(out) < len(pairs):
+        twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
+        raise ModelError(f"Expected every key once but {twice!r:.80} stands there twice")
+    return out
+
+
+def bpe(tree: Any) -> Bpe | None:
+    """None where a part of the tokenizer is not named here. Raises ModelError where a named one is broken."""
+    match tree:
+        case {
+            "model": {"type": "BPE", "vocab": dict(vocab), "merges": list(merges), **options},
+            "normalizer": None | {"type": "NFC"} as normalizer,
+            "pre_tokenizer": dict(pre_tokenizer),
+            "decoder": {"type": "ByteLevel"},
+            "added_tokens": list(nodes),
+            **rest,
+        } if not any(options.get(name) for name in CHANGES):
+            patterns, frame = cuts(pre_tokenizer), framed(rest.get("post_processor"))
+            added = [token for token in map(added_token, nodes) if token]
+        case _:
+            return None
+    if patterns is None or frame is None or len(added) < len(nodes):
+        return None
+    ignore_merges = options.get("ignore_merges") is True
+    pre = PreTokenizer(patterns, nfc=normalizer is not None, ignore_merges=ignore_merges)
+    out = Bpe(vocab, [pair(node) for node in merges], added, pre, *frame)
+    # The library puts an unknown token, if there is one, for a byte without a token; bpe.py does not.
+    return None if out.lacks and options.get("unk_token") is not None else out
+
+
+def pair(node: Any) -> Pair:
+    """A merge, written as "a b" or as ["a", "b"]."""
+    match node.split(" ") if isinstance(node, str) else node:
+        case [str(left), str(right)]:
+            return left, right
+    raise ModelError(f'Expected merges like "a b" or ["a", "b"] but got {node!r:.80}')
+
+
+def cuts(node: dict[str, Any]) -> tuple[str, ...] | None:
+    """The patterns of a ByteLevel pre-tokenizer and of what precedes it in a Sequence."""
+    patterns = []
+    match node.get("pretokenizers") if node.get("type") == "Sequence" else [node]:
+        case [*steps, {"type": "ByteLevel", "add_prefix_space": False, **options}]:
+            patterns = [cut(step) for step in steps] + [GPT2] * bool(options.get("use_regex", True))
+    return tuple(patterns) if patterns and all(pattern in NAMED_CUTS for pattern in patterns) else None
+
+
+def cut(step: Any) -> Any:
+    """The pattern that a step of a pre-tokenizer isolates, if that is what it does."""
+    match step:
+        case {"type": "Digits", "individual_digits": True}:
+            return DIGIT
+        case {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}:
+            return pattern
+    return None
+
+
+def framed(node: Any) -> Frame | None:
+    """What a post-processor puts around one text. ByteLevel only moves offsets, which nobody asks for."""
+    match node:
+        case {"type": "Sequence", "processors": [*steps]}:
+            pass
+        case _:
+            steps = [node]
+    match [step for step in steps if not (isinstance(step, dict) and step.get("type") == "ByteLevel")]:
+        case [] | [None]:
+            return [], []
+        case [{"type": "TemplateProcessing", "single": [*pieces], "special_tokens": dict(tokens)}]:
+            return template(pieces, tokens)
+    return None
+
+
+def template(pieces: list[Any], tokens: dict[str, Any]) -> Frame | None:
+    """The ids before and after the one place of the text in a template."""
+    sides: list[list[int]] = [[]]
+    for piece in pieces:
+        match piece:
+            case {"Sequence": {"id": "A"}}:
+                sides.append([])
+            case {"SpecialToken": {"id": str(name)}}:
+                match tokens.get(name):
+                    case {"ids": [*ids]}:
+                        sides[-1].extend(ids)
+                    case _:
+                        return None
+            case _:
+                return None
+    return (sides[0], sides[1]) if len(sides) == 2 else None
+
+
+def added_token(node: Any) -> Added | None:
+    """An entry of `added_tokens`; None where it must be a word of its own, which bpe.py does not name."""
+    match node:
+        case {"id": token_id, "content": str(content), "special": bool(special), **options}:
+            flags = {name: options.get(name) is True for name in ("lstrip", "rstrip", "normalized")}
+            return None if options.get("single_word") else Added(token_id, content, special, **flags)
+    raise ModelError(f"Expected added tokens with id, content and special but got {node!r:.80}")

@@ -1,0 +1,129 @@
+"""Tokenizers of other kinds, which the `tokenizers` library runs behind our interface; arguments refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+from gnomon.models import folder
+from gnomon.reference.errors import UsageError
+from gnomon.reference.tokenizer import Tokenizer
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+from trained import SAMPLE, read, tree
+
+
+def unigram() -> Any:
+    made = tokenizers.Tokenizer(
+        models.Unigram([("<unk>", 0.0), ("\u2581", -2.0), ("a", -3.0), ("\u2581ab", -4.0)], 0)
+    )
+    made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    return made
+
+
+def byte_fallback() -> Any:
+    pieces = {"<unk>": 0} | {f"<0x{byte:02X}>": byte + 1 for byte in range(256)} | {"\u2581": 257, "a": 258}
+    made = tokenizers.Tokenizer(models.BPE(pieces, [], unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    made.normalizer = normalizers.Replace(" ", "\u2581")
+    made.decoder = decoders.Sequence(
+        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    return made
+
+
+def word_piece() -> Any:
+    made = tokenizers.Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1, "##b": 2, "b": 3}, unk_token="[UNK]"))
+    made.pre_tokenizer, made.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
+    return made
+
+
+def changed_library(change: Callable[[Any], object]) -> Callable[[], Any]:
+    """A trained tokenizer with something that our code does not name."""
+
+    def make() -> Any:
+        made = tokenizers.Tokenizer.from_str(tree("gpt-2"))
+        change(made)
+        return made
+
+    return make
+
+
+def set_part(**parts: Any) -> Callable[[], Any]:
+    return changed_library(lambda made: [setattr(made, name, part) for name, part in parts.items()])
+
+
+def pad(made: Any) -> None:
+    """Lengths that only a training batch could mean."""
+    made.normalizer = normalizers.Lowercase()
+    made.enable_padding(length=1 << 40)
+    made.enable_truncation(2)
+
+
+OTHERS: dict[str, Callable[[], Any]] = {
+    "unigram": unigram,
+    "byte fallback": byte_fallback,
+    "word piece": word_piece,
+    "prefix space": set_part(pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=True)),
+    "no pattern": set_part(pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)),
+    "other split": set_part(
+        pre_tokenizer=pre_tokenizers.Sequence(
+            [pre_tokenizers.Punctuation(), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        )
+    ),
+    "lower case": set_part(normalizer=normalizers.Lowercase()),
+    "other decoder": set_part(decoder=decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])),
+    "other post-processor": set_part(
+        post_processor=tokenizers.processors.RobertaProcessing(("<|im_end|>", 2), ("<|im_start|>", 1))
+    ),
+    "whole word": changed_library(lambda made: made.add_tokens([AddedToken("law", single_word=True)])),
+    "padded and truncated": changed_library(pad),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_our_code_does_not_name_is_left_to_the_library(name: str, tmp_path: Path) -> None:
+    library = OTHERS[name]()
+    ours = read(tmp_path, library.to_str())
+    library.no_padding()
+    library.no_truncation()
+    texts = ["", "a ab b", "ab\u00e9\u4f60 a", *SAMPLE]
+
+    assert ours.kind == "library"
+    assert ours.vocab_size == library.get_vocab_size()
+    for text in texts:
+        ids = library.encode(text).ids
+
+        assert ours.encode(text) == ids
+        assert ours.encode(text, add_special=False) == library.encode(text, add_special_tokens=False).ids
+        assert ours.decode(ids, skip_special=True) == library.decode(ids)
+        assert "".join(ours.stream(ids)) == ours.decode(ids)
+    for token_id in range(4):
+        assert ours.token_bytes(token_id).decode() == library.decode([token_id], skip_special_tokens=False)
+    with pytest.raises(UsageError, match="token ids from 0"):
+        ours.decode([ours.vocab_size])
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Tokenizer:
+    return Tokenizer.from_json(folder("tiny-dense") / "tokenizer.json")
+
+
+@pytest.mark.parametrize("text", [b"bytes", None, 7, ["a"], "\ud83d", "a\udc80"], ids=ascii)
+def test_no_text_but_unicode_is_encoded(tiny: Tokenizer, text: Any) -> None:
+    with pytest.raises(UsageError, match=r"^Expected (text to be a str|Unicode text) but "):
+        tiny.encode(text)
+
+
+@pytest.mark.parametrize("token_id", [-1, 2003, 1 << 70, 1.0, "1", None, True], ids=repr)
+def test_no_unknown_id_is_decoded(tiny: Tokenizer, token_id: Any) -> None:
+    for use in (tiny.token_bytes, lambda i: tiny.decode([0, i]), lambda i: list(tiny.stream([0, i]))):
+        with pytest.raises(UsageError, match=r"^Expected token ids from 0 to 2002 but got "):
+            use(token_id)
+
+
+def test_ids_may_come_from_numpy(tiny: Tokenizer) -> None:
+    ids = tiny.encode("def main(")
+
+    assert tiny.decode(np.array(ids, np.int32)) == "def main("
+    assert b"".join(map(tiny.token_bytes, np.array(ids))) == b"def main("
