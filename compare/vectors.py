@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gnomon.compare.same import assert_same_bytes
 from gnomon.reference.errors import GnomonError, UsageError
 from gnomon.reference.ops.rope import RopeTables
+from gnomon.reference.ops.sample import Sampling, sample
 from gnomon.reference.protocol import F32, Ops, Rows
 from gnomon.reference.state import State
 from gnomon.reference.weights import Role, Weight
@@ -240,6 +241,12 @@ def delta_rule(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
     return {"o": ops.numpy(o).reshape(v.shape), "state": after(ops, state, rows, o)["rec.delta"]}
 
 
+def sampler(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
+    """Host integers, the same for every engine."""
+    draws = ((Sampling(t, top_k, top_p, seed), position) for t, top_k, top_p, seed, position in params["draws"])
+    return {"ids": np.array([sample(inputs["logits"], how, position) for how, position in draws], np.int64)}
+
+
 def after(ops: Ops[Any], state: State, rows: Rows, result: Any) -> Arrays:
     """Layer 0 of the state once the step is committed."""
     ops.finish(rows, [result])
@@ -267,4 +274,5 @@ RUNNERS: dict[str, Runner] = {
     "causal_conv": causal_conv,
     "delta_decay": delta_decay,
     "delta_rule": delta_rule,
+    "sample": sampler,
 }
