@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gnomon.compare.same import assert_same_bytes
 from gnomon.reference.errors import GnomonError, UsageError
 from gnomon.reference.ops.rope import RopeTables
+from gnomon.reference.ops.sample import Sampling, sample
 from gnomon.reference.protocol import F32, Ops, Rows
 from gnomon.reference.state import State
 from gnomon.reference.weights import Role, Weight
@@ -169,8 +170,88 @@ def read_scale(text: str | float) -> float:
     return float(np.float32(1.0 / math.sqrt(int(match[1])) if match else float(text)))
 
 
-def not_yet(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> None:
-    """Ops of the contract that no engine has yet."""
+def arm_linear(arm: str) -> Runner:
+    """The same op in another arm: the table is made anew, as its arm is fixed when it is made."""
+
+    def run(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays | None:
+        other = ops.with_forms(arm=arm)
+        return None if other is None else linear(other, inputs, params)
+
+    return run
+
+
+def stored_kv(kv: str) -> Runner:
+    """What a later read sees of appended keys: x [T, H, d] -> y, the same shape."""
+
+    def run(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays | None:
+        other, x = ops.with_forms(kv=kv), inputs["x"]
+        if other is None:
+            return None
+        state = State(other, [other.new_cache(0)])
+        rows = Rows.of([(state, [0] * len(x))])
+        flat = other.array(x.reshape(len(x), -1))
+        other.kv_append("", flat, flat, rows, 0, x.shape[1])
+        k, _ = other.appended(rows, 0)
+        return {"y": other.numpy(k).reshape(x.shape)}
+
+    return run
+
+
+def layer_norm(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
+    w, b = (packed(ops, inputs[name], "vector") for name in ("w", "b"))
+    return {"y": ops.numpy(ops.layer_norm("", ops.array(inputs["x"]), w, b, params["eps"]))}
+
+
+def l2_norm(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
+    return {"y": ops.numpy(ops.l2_norm("", ops.array(inputs["x"]), 1))}
+
+
+def gated_norm(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
+    o, z = (inputs[name] for name in ("o", "z"))  # [R, H, dv]
+    flat_o, flat_z = (ops.array(x.reshape(len(x), -1)) for x in (o, z))
+    y = ops.gated_norm("", flat_o, packed(ops, inputs["w"], "vector"), flat_z, params["eps"], o.shape[1])
+    return {"y": ops.numpy(y).reshape(o.shape)}
+
+
+def causal_conv(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
+    """The state of the case is what rows before it left behind: it is loaded as a cache."""
+    x, conv = inputs["x"], inputs["state"]  # [R, C], [taps - 1, C]
+    state = State(ops, [ops.load_cache({"rec.conv": conv, "rec.delta": np.zeros((1, 1, 1), np.float32)})])
+    rows = Rows.of([(state, [0] * len(x))])
+    y = ops.causal_conv("", ops.array(x), packed(ops, inputs["w"], "table"), rows, 0)
+    return {"y": ops.numpy(y), "state": after(ops, state, rows, y)["rec.conv"]}
+
+
+def delta_decay(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
+    neg_a, dt_bias = packed(ops, inputs["A_log"], "decay"), packed(ops, inputs["dt_bias"], "vector")
+    return {"g": ops.numpy(ops.delta_decay("", ops.array(inputs["a"]), neg_a, dt_bias))}
+
+
+def delta_rule(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]  # [R, H, dk] twice, before l2_norm; [R, H, dv]
+    heads, dk = q.shape[1:]
+    conv = np.zeros((1, 1), np.float32)
+    state = State(ops, [ops.load_cache({"rec.conv": conv, "rec.delta": inputs["state"]})])
+    rows = Rows.of([(state, [0] * len(q))])
+    flat_q, flat_k, flat_v = (ops.array(x.reshape(len(x), -1)) for x in (q, k, v))
+    unit_q = ops.l2_norm("", flat_q, heads, read_scale(f"1/sqrt({dk})"))
+    unit_k = ops.l2_norm("", flat_k, heads)
+    g, beta = ops.array(inputs["g"]), ops.array(inputs["beta"])
+    o = ops.delta_rule("", unit_q, unit_k, flat_v, g, beta, rows, 0, heads, heads)
+    return {"o": ops.numpy(o).reshape(v.shape), "state": after(ops, state, rows, o)["rec.delta"]}
+
+
+def sampler(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
+    """Host integers, the same for every engine."""
+    draws = ((Sampling(t, top_k, top_p, seed), position) for t, top_k, top_p, seed, position in params["draws"])
+    return {"ids": np.array([sample(inputs["logits"], how, position) for how, position in draws], np.int64)}
+
+
+def after(ops: Ops[Any], state: State, rows: Rows, result: Any) -> Arrays:
+    """Layer 0 of the state once the step is committed."""
+    ops.finish(rows, [result])
+    state.commit(rows.ids.tolist())
+    return ops.export_cache(state, 0)
 
 
 RUNNERS: dict[str, Runner] = {
@@ -178,16 +259,20 @@ RUNNERS: dict[str, Runner] = {
     "log1p01": elementary("log1p01", "u"),
     "chunked_sum": elementary("chunked_sum", "t"),
     "linear": linear,
+    "linear_bf16": arm_linear("bf16"),
+    "linear_int8": arm_linear("int8"),
     "swiglu": swiglu,
     "rms_norm": rms_norm,
+    "layer_norm": layer_norm,
+    "l2_norm": l2_norm,
+    "gated_norm": gated_norm,
     "rope": rope,
     "rope_tables": rope_tables,
     "attention": attention,
-    **{
-        name: not_yet
-        for name in (
-            "linear_bf16", "linear_int8", "layer_norm", "l2_norm", "gated_norm", "kv_bf16", "kv_int8",
-            "causal_conv", "delta_decay", "delta_rule", "sample",
-        )
-    },
-}  # fmt: skip
+    "kv_bf16": stored_kv("bf16"),
+    "kv_int8": stored_kv("int8"),
+    "causal_conv": causal_conv,
+    "delta_decay": delta_decay,
+    "delta_rule": delta_rule,
+    "sample": sampler,
+}

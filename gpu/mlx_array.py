@@ -10,6 +10,7 @@ from typing import Any
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import NotRunError
 from gnomon.reference.model import Model
+from gnomon.reference.protocol import Arm, Storage
 
 NAME = "mlx-array"
 
@@ -25,11 +26,11 @@ def available() -> str | None:
     return None
 
 
-def engine(model: Model) -> Engine[Any]:
+def engine(model: Model, arm: Arm = "f32", kv: Storage = "f32") -> Engine[Any]:
     """The model on MLX array operations. Raises NotRunError where MLX is absent."""
     reason = available()
     if reason is not None:
         raise NotRunError(f"Expected MLX for engine {NAME} but {reason}")
     from gnomon.gpu.mlx_array_ops import MlxArrayOps
 
-    return Engine(NAME, model, MlxArrayOps())
+    return Engine(NAME, model, MlxArrayOps(arm, kv))

@@ -13,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.reference.ops import exp_neg as exp
+from gnomon.reference.ops import gelu_tanh as gelu
+from gnomon.reference.ops import l2_norm as l2
+from gnomon.reference.ops import log1p01 as log1p
 from gnomon.reference.ops import settle as floor
 from gnomon.reference.ops.chunked import CHUNK, chunks
 
@@ -25,10 +28,13 @@ def constant(x: float | np.float32) -> mx.array:
     return mx.array(float(x), mx.float32)
 
 
-ZERO, ONE, INFINITY = constant(0.0), constant(1.0), constant(math.inf)
+ZERO, ONE, TWO, INFINITY = constant(0.0), constant(1.0), constant(2.0), constant(math.inf)
 FLOOR, LOWEST = constant(floor.FLOOR), constant(exp.LOWEST)
 LOG2E, C1, C2 = constant(exp.LOG2E), constant(exp.C1), constant(exp.C2)
 P0, P1, P2, P3, P4, P5 = (constant(p) for p in (exp.P0, exp.P1, exp.P2, exp.P3, exp.P4, exp.P5))
+Q0, Q1, Q2, Q3, Q4 = (constant(q) for q in (log1p.Q0, log1p.Q1, log1p.Q2, log1p.Q3, log1p.Q4))
+G, H = constant(gelu.G), constant(gelu.H)
+L2_EPS = constant(l2.EPS)
 
 
 def settle(x: mx.array) -> mx.array:
@@ -61,50 +67,51 @@ def silu(x: mx.array) -> mx.array:
     return settle(x * sigmoid(x))
 
 
+def gelu_tanh(x: mx.array) -> mx.array:
+    cube = settle(x * x) * x
+    return settle(x * sigmoid(G * (x + H * cube)))
+
+
+def log1p01(u: mx.array) -> mx.array:
+    s = u / (TWO + u)
+    z = settle(s * s)
+    q = Q4
+    for coefficient in (Q3, Q2, Q1, Q0):
+        q = q * z + coefficient
+    t = s + s
+    return t + t * (z * q)
+
+
+def softplus(x: mx.array) -> mx.array:
+    return settle(mx.maximum(x, ZERO) + log1p01(exp_neg(-mx.abs(x))))
+
+
+def layer_norm(x: mx.array, w: mx.array, b: mx.array, eps: float) -> mx.array:
+    """x [..., n], w [n], b [n] -> [..., n]"""
+    n = constant(x.shape[-1])
+    c = settle(x - (chunked_sum(mx.moveaxis(x, -1, 0)) / n)[..., None])
+    v = chunked_sum(mx.moveaxis(c * c, -1, 0)) / n
+    s = ONE / mx.sqrt(v + constant(np.float32(eps)))
+    return settle(settle(settle(c * s[..., None]) * w) + b)
+
+
+def l2_norm(x: mx.array) -> mx.array:
+    """x [..., n] -> [..., n]"""
+    s = ONE / mx.sqrt(chunked_sum(mx.moveaxis(x * x, -1, 0)) + L2_EPS)
+    return settle(x * s[..., None])
+
+
+def softmax(s: mx.array) -> mx.array:
+    """s [..., n] -> [..., n]"""
+    e = exp_neg(settle(s - mx.max(s, axis=-1, keepdims=True)))
+    return settle(e / chunked_sum(mx.moveaxis(e, -1, 0))[..., None])
+
+
 def rms_norm(x: mx.array, w: mx.array, eps: float) -> mx.array:
     """x [..., n], w [n] -> [..., n]"""
     m = chunked_sum(mx.moveaxis(x * x, -1, 0)) / constant(x.shape[-1])
     s = ONE / mx.sqrt(m + constant(np.float32(eps)))
     return settle(settle(x * s[..., None]) * w)
-
-
-# --- attention over one sequence ----------------------------------------------------------------------------
-
-
-def query_key(q: mx.array, k: mx.array) -> mx.array:
-    """settle(chunked_dot(q[r, h], k[j, h // group]))
-
-    q [rows, heads, d], k [d, kv_heads, T] -> [rows, heads, T]
-    """
-    d, kv_heads, T = k.shape
-    k = in_chunks(k[:, None, :, None])  # [i, c, 1, kv_heads, 1, T]
-
-    def some(q: mx.array) -> mx.array:
-        grouped = q.reshape(q.shape[0], kv_heads, -1, d).transpose(3, 0, 1, 2)  # [d, rows, kv_heads, group]
-        return dot_of_chunks(in_chunks(grouped)[..., None], k).reshape(q.shape[0], -1, T)
-
-    return settle(by_rows(some, q, k.shape[1] * q.shape[1] * T))
-
-
-def softmax_terms(s: mx.array, see: mx.array) -> mx.array:
-    """exp_neg(settle(s[j] - max)) where seen, else +0.0: s [rows, heads, T], see [rows, 1, T]"""
-    m = mx.max(mx.where(see, s, -INFINITY), axis=-1, keepdims=True)  # [rows, heads, 1]; NaN stays NaN
-    return mx.where(see, exp_neg(mx.where(see, settle(s - m), ZERO)), ZERO)
-
-
-def mix(e: mx.array, denom: mx.array, v: mx.array) -> mx.array:
-    """settle(settle(chunked_dot over positions (e[r, h], v[:, h // group])) / denom[r, h])
-
-    e [rows, heads, T], denom [rows, heads], v [T, kv_heads, d] -> [rows, heads, d]
-    """
-    T, kv_heads, d = v.shape
-    v = in_chunks(v[:, None, :, None])  # [i, c, 1, kv_heads, 1, d]
-
-    def some(e: mx.array) -> mx.array:
-        grouped = e.reshape(e.shape[0], kv_heads, -1, T).transpose(3, 0, 1, 2)  # [T, rows, kv_heads, group]
-        return dot_of_chunks(in_chunks(grouped)[..., None], v).reshape(e.shape[0], -1, d)
-
-    return settle(settle(by_rows(some, e, v.shape[1] * e.shape[1] * d)) / denom[..., None])
 
 
 # --- chunked sums: as in the reference, the summed index comes first ----------------------------------------

@@ -1,8 +1,21 @@
 """The numbers that wire a model. A family builds one from a config file; nothing in it is optional or guessed later."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from gnomon.reference.errors import ModelError
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """How a model stretches its frequencies: "linear" divides them by `factor`; "llama3" divides the low ones and blends
+    between the two wavelengths original_positions / low and original_positions / high."""
+
+    kind: Literal["linear", "llama3"]
+    factor: float
+    low: float = 1.0
+    high: float = 4.0
+    original_positions: int = 8192
 
 
 @dataclass(frozen=True)
@@ -11,11 +24,43 @@ class Rope:
 
     theta: float
     dim: int
+    scaling: RopeScaling | None = None
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A layer of convolution and delta rule: head counts, head widths, and the taps of the convolution."""
+
+    key_heads: int
+    value_heads: int
+    dk: int
+    dv: int
+    conv: int
+
+    @property
+    def channels(self) -> int:
+        """q, k and v side by side."""
+        return 2 * self.key_heads * self.dk + self.value_heads * self.dv
+
+
+@dataclass(frozen=True)
+class Moe:
+    """A mixture of experts: `layers` have it, the others a plain mlp; shared_ffn = 0 means no shared expert."""
+
+    experts: int
+    top_k: int
+    ffn: int
+    normalise: bool
+    layers: tuple[int, ...]
+    shared_ffn: int = 0
 
 
 @dataclass(frozen=True)
 class Config:
-    """Dense decoder. Widths are numbers of f32 values; `windows` holds one entry per layer (None: sees everything)."""
+    """A decoder. Widths are numbers of f32 values; `windows` and `kinds` hold one entry per layer.
+
+    windows: None sees everything; kinds: "attention" or "delta"; gated: attention multiplies by sigmoid(gate)
+    """
 
     family: str
     vocab: int
@@ -26,12 +71,16 @@ class Config:
     head_dim: int
     ffn: int
     eps: float
-    rope: Rope
+    rope: Rope | None
     max_positions: int
     windows: tuple[int | None, ...]
     tied: bool = False
     qkv_bias: bool = False
     qk_norm: bool = False
+    gated: bool = False
+    kinds: tuple[str, ...] = ()
+    delta: Delta | None = None
+    moe: Moe | None = None
 
     def __post_init__(self) -> None:
         for name in ("vocab", "width", "layers", "heads", "kv_heads", "head_dim", "ffn", "max_positions"):
@@ -43,12 +92,22 @@ class Config:
                 "Expected n_heads to be a multiple of n_kv_heads "
                 f"but got n_heads={self.heads}, n_kv_heads={self.kv_heads}"
             )
+        if not self.kinds:
+            object.__setattr__(self, "kinds", ("attention",) * self.layers)
+        self._check_rope()
+        self._check_layers()
+
+    def _check_rope(self) -> None:
+        if self.rope is None:
+            return
         if self.rope.dim % 2 or not 2 <= self.rope.dim <= self.head_dim:
             raise ModelError(
                 f"Expected an even rotary width of at most head_dim={self.head_dim} but got {self.rope.dim}"
             )
         if not 0.0 < self.rope.theta < float("inf"):
             raise ModelError(f"Expected a positive rope theta but got rope_theta={self.rope.theta!r}")
+
+    def _check_layers(self) -> None:
         if not 0.0 < self.eps < 1.0:
             raise ModelError(f"Expected a norm epsilon between 0 and 1 but got eps={self.eps!r}")
         if len(self.windows) != self.layers:
@@ -56,3 +115,16 @@ class Config:
         for window in self.windows:
             if window is not None and (not isinstance(window, int) or window < 1):
                 raise ModelError(f"Expected an attention window of at least 1 position but got {window!r}")
+        if len(self.kinds) != self.layers or any(kind not in ("attention", "delta") for kind in self.kinds):
+            raise ModelError(f"Expected {self.layers} layers of attention or delta but got {list(self.kinds)}")
+        if ("delta" in self.kinds) != (self.delta is not None):
+            raise ModelError("Expected the sizes of delta layers exactly where there are delta layers")
+        if self.delta is not None and self.delta.value_heads % self.delta.key_heads:
+            raise ModelError(
+                "Expected the value heads of a delta layer to be a multiple of its key heads "
+                f"but got value_heads={self.delta.value_heads}, key_heads={self.delta.key_heads}"
+            )
+        if self.moe is not None and not 1 <= self.moe.top_k <= self.moe.experts:
+            raise ModelError(
+                f"Expected top_k from 1 to experts={self.moe.experts} but got top_k={self.moe.top_k}"
+            )

@@ -1,6 +1,6 @@
 """The engine loop: check a step, wire it through the op table, commit it to the states or not at all."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from gnomon.reference.guard import refuse_flush_to_zero
 from gnomon.reference.model import Model
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import F32, Ops, Rows, Tap, Want
-from gnomon.reference.state import State
+from gnomon.reference.state import State, check_arrays, state_specs
 from gnomon.reference.taps import TappedOps
 
 A = TypeVar("A")
@@ -31,7 +31,8 @@ class Engine(Generic[A]):
         self.ops = ops
         self.family = family(model.config.family)
         self.weights = {key: ops.pack(w) for key, w in model.weights.items()}
-        self.tables = RopeTables(model.config.rope.theta, model.config.rope.dim)
+        rope = model.config.rope
+        self.tables = RopeTables(rope.theta, rope.dim, rope.scaling) if rope else None
 
     def new(self) -> State:
         """An empty state."""
@@ -84,13 +85,61 @@ class Engine(Generic[A]):
             if made + 1 < max_tokens:
                 logits, state = self.forward([token], state)
 
+    def fork(self, state: State) -> State:
+        """An independent copy; the original remembers the position as one it can be taken back to."""
+        self._own(state)
+        copy = State(self, [self.ops.copy_cache(state, i) for i in range(len(state.caches))])
+        copy.length, copy.ids, copy.forks = state.length, list(state.ids), list(state.forks)
+        state.forks.append(state.length)
+        return copy
+
+    def truncate(self, state: State, length: int) -> None:
+        """Forget every position from `length` on. Raises UsageError for a recurrent state, which cannot be run backwards."""
+        self._own(state)
+        if not 0 <= length <= state.length:
+            raise UsageError(f"Expected a length from 0 to {state.length} but got {length}")
+        if length == state.length:
+            return
+        if length and "delta" in self.model.config.kinds:
+            nearest = max((n for n in state.forks if n <= length), default=0)
+            raise UsageError(
+                f"Expected a state of attention layers only for a cut to {length} of {state.length} positions but model "
+                f"{self.model.name} has recurrent layers; go on from the nearest checkpoint, at position {nearest}"
+            )
+        for i, cache in enumerate(state.caches):
+            state.caches[i] = self.ops.truncate_cache(cache, length) if length else self.ops.new_cache(i)
+        state.length, state.ids = length, state.ids[:length]
+
+    def nbytes(self, state: State) -> int:
+        """Memory the state holds, spare room included."""
+        self._own(state)
+        return sum(self.ops.cache_nbytes(cache) for cache in state.caches)
+
     def export(self, state: State) -> dict[str, NDArray[Any]]:
-        """The state as named arrays in canonical layout: `blocks.{i}.kv.{k,v}` [positions, kv_heads, d]"""
+        """The state as named arrays in canonical layout, copies in the stored type (bf16 as uint16):
+        `blocks.{i}.kv.{k,v}` [positions, kv_heads, d], for int8 also `_scale` [positions, kv_heads];
+        `blocks.{i}.rec.conv` [taps - 1, C], `blocks.{i}.rec.delta` [value_heads, dk, dv]"""
+        self._own(state)
         return {
             f"blocks.{i}.{name}": array
             for i in range(self.model.config.layers)
             for name, array in self.ops.export_cache(state, i).items()
         }
+
+    def load(self, arrays: Mapping[str, NDArray[Any]], ids: Sequence[int]) -> State:
+        """The state that `export` gave as `arrays`, for the token ids it has consumed.
+
+        Every name, shape and type is checked before anything is allocated; raises UsageError for the first that is wrong.
+        """
+        expected = state_specs(self.model.config, self.ops.describe()["kv"], len(ids))
+        check_arrays(arrays, expected)
+        state = self.new()
+        for i in range(self.model.config.layers if ids else 0):
+            prefix = f"blocks.{i}."
+            layer = {n.removeprefix(prefix): np.asarray(a) for n, a in arrays.items() if n.startswith(prefix)}
+            state.caches[i] = self.ops.load_cache(layer)
+        state.length, state.ids = len(ids), list(ids)
+        return state
 
     def describe(self) -> dict[str, str]:
         """What ran: names and versions, read from the running engine."""
@@ -98,8 +147,6 @@ class Engine(Generic[A]):
             "engine": self.name,
             "model": self.model.name,
             "weights": self.model.digest,
-            "arm": "f32",
-            "kv": "f32",
             **self.ops.describe(),
         }
 
@@ -124,8 +171,7 @@ class Engine(Generic[A]):
             raise UsageError("Expected each state at most once in a step but one appears twice")
         covered = 0
         for span in rows.spans:
-            if span.state.owner is not self:
-                raise UsageError(f"Expected a state of this {self.name} engine but got one of another engine")
+            self._own(span.state)
             expected = np.arange(span.state.length, span.end)
             if span.start != covered or not np.array_equal(rows.pos[span.start : span.stop], expected):
                 raise UsageError(
@@ -135,3 +181,7 @@ class Engine(Generic[A]):
             covered = span.stop
         if covered != len(rows.ids):
             raise UsageError(f"Expected spans to cover all {len(rows.ids)} rows but they cover {covered}")
+
+    def _own(self, state: State) -> None:
+        if state.owner is not self:
+            raise UsageError(f"Expected a state of this {self.name} engine but got one of another engine")

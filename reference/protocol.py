@@ -18,6 +18,8 @@ from gnomon.reference.weights import Weight
 
 A = TypeVar("A")
 F32 = NDArray[np.float32]
+Arm = Literal["f32", "bf16", "int8"]
+Storage = Literal["f32", "bf16", "int8"]
 Handle = Any  # what an op table makes of a weight in pack(); opaque to everyone else
 Want = Literal["last", "all", "none"]
 
@@ -94,6 +96,10 @@ class Ops(ABC, Generic[A]):
         chunked_sum (over the last axis). What is not listed is reported as not run."""
         return {}
 
+    def with_forms(self, arm: str = "f32", kv: str = "f32") -> "Ops[A] | None":
+        """A fresh table of the same kind in another arm or kv storage; None where it has no such form."""
+        return None
+
     def describe(self) -> dict[str, str]:
         """Settings and versions read back from what runs."""
         return {}
@@ -104,7 +110,25 @@ class Ops(ABC, Generic[A]):
 
     @abstractmethod
     def export_cache(self, state: State, i: int) -> dict[str, NDArray[Any]]:
-        """Layer i of a state: {"kv.k": [positions, kv_heads, d], "kv.v": the same}, copies in the stored type"""
+        """Layer i of a state as copies in the stored type. Attention: "kv.k", "kv.v" [positions, kv_heads, d], and for
+        int8 storage "kv.k_scale", "kv.v_scale" [positions, kv_heads]. Delta: "rec.conv" [taps - 1, C], "rec.delta"
+        [value_heads, dk, dv]."""
+
+    @abstractmethod
+    def load_cache(self, arrays: dict[str, NDArray[Any]]) -> Cache:
+        """The cache that `export_cache` would export as `arrays`."""
+
+    @abstractmethod
+    def copy_cache(self, state: State, i: int) -> Cache:
+        """An independent copy of layer i."""
+
+    @abstractmethod
+    def truncate_cache(self, cache: Cache, length: int) -> Cache:
+        """The first `length` positions of an attention cache."""
+
+    @abstractmethod
+    def cache_nbytes(self, cache: Cache) -> int:
+        """Memory a cache holds."""
 
     @abstractmethod
     def finish(self, rows: Rows, results: Sequence[A]) -> None:
@@ -114,6 +138,10 @@ class Ops(ABC, Generic[A]):
     @abstractmethod
     def embed(self, at: str, rows: Rows, w: Handle) -> A:
         """[rows] ids -> [rows, width]"""
+
+    @abstractmethod
+    def embed_positions(self, at: str, rows: Rows, w: Handle) -> A:
+        """The learned position of each row: [rows, width]"""
 
     @abstractmethod
     def select(self, at: str, x: A, rows: Rows, want: Want) -> A:
@@ -128,6 +156,14 @@ class Ops(ABC, Generic[A]):
         """[rows, groups * n] -> the same shape; each group of n is normalised by itself, w is [n]"""
 
     @abstractmethod
+    def layer_norm(self, at: str, x: A, w: Handle, b: Handle, eps: float) -> A:
+        """[rows, n] -> the same shape"""
+
+    @abstractmethod
+    def l2_norm(self, at: str, x: A, groups: int, scale: float | None = None) -> A:
+        """[rows, groups * n] -> the same shape, each group of unit length; settle(... * scale) if there is a scale"""
+
+    @abstractmethod
     def rope(self, at: str, x: A, rows: Rows, heads: int, tables: RopeTables) -> A:
         """[rows, heads * d] -> the same shape"""
 
@@ -139,6 +175,29 @@ class Ops(ABC, Generic[A]):
 
     @abstractmethod
     def silu(self, at: str, x: A) -> A: ...
+
+    @abstractmethod
+    def sigmoid(self, at: str, x: A) -> A: ...
+
+    @abstractmethod
+    def gelu_tanh(self, at: str, x: A) -> A: ...
+
+    @abstractmethod
+    def delta_decay(self, at: str, a: A, neg_a: Handle, dt_bias: Handle) -> A:
+        """settle(neg_a * softplus(settle(a + dt_bias))): [rows, value_heads]"""
+
+    @abstractmethod
+    def split(self, at: Sequence[str], x: A, sizes: Sequence[int], heads: int = 1) -> list[A]:
+        """[rows, heads * sum(sizes)] -> one [rows, heads * size] per size; nothing is computed"""
+
+    @abstractmethod
+    def route(self, at: str, logits: A, top_k: int, normalise: bool) -> A:
+        """Router logits [rows, experts] -> the weight of each expert, +0.0 where it is not chosen"""
+
+    @abstractmethod
+    def experts(self, at: str, x: A, p: A, weights: Sequence[tuple[Handle, Handle, Handle]]) -> A:
+        """y = +0.0; for the experts chosen by a row, by id: y = settle(y + settle(p * mlp(x))): [rows, width].
+        weights: gate, up and out of each expert"""
 
     # --- primitives on the state of layer i: append, then read --------------------------------------------------
     @abstractmethod
@@ -165,6 +224,16 @@ class Ops(ABC, Generic[A]):
     def mix(self, at: str, e: list[A], denom: list[A], rows: Rows, i: int) -> A:
         """The weighted mean of values: [rows, heads * d]"""
 
+    @abstractmethod
+    def causal_conv(self, at: str, x: A, w: Handle, rows: Rows, i: int) -> A:
+        """[rows, C] through a convolution over the last rows of each sequence, then silu; w is [C, taps]"""
+
+    @abstractmethod
+    def delta_rule(
+        self, at: str, q: A, k: A, v: A, g: A, beta: A, rows: Rows, i: int, key_heads: int, value_heads: int
+    ) -> A:
+        """q, k [rows, key_heads * dk], v [rows, value_heads * dv], g, beta [rows, value_heads] -> the shape of v"""
+
     # --- composites ---------------------------------------------------------------------------------------------
     def attention(
         self, at: str, q: A, k: A, v: A, rows: Rows, i: int, kv_heads: int, scale: float, window: int | None
@@ -179,3 +248,7 @@ class Ops(ABC, Generic[A]):
     def swiglu(self, at: str, gate: A, up: A) -> A:
         """mul(silu(gate), up)"""
         return self.mul(at, self.silu("", gate), up)
+
+    def gated_norm(self, at: str, o: A, w: Handle, z: A, eps: float, groups: int) -> A:
+        """mul(rms_norm(o), silu(z)), each group normalised by itself"""
+        return self.mul(at, self.rms_norm("", o, w, eps, groups), self.silu("", z))

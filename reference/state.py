@@ -1,6 +1,13 @@
 """What a sequence leaves behind for its next token: one cache per layer, changed only when a step has succeeded."""
 
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.reference.config import Config
+from gnomon.reference.errors import UsageError
 
 Cache = Any  # of one layer, in the engine's own form
 
@@ -11,6 +18,7 @@ class State:
     length:  number of positions it holds
     ids:     the token ids at those positions
     caches:  what the layers hold; a cache may keep rows at positions >= length, and nothing ever reads them
+    forks:   the lengths at which copies were taken
     pending: what the step in flight appended, by layer; `commit` makes it part of the state, `discard` forgets it
     """
 
@@ -20,6 +28,7 @@ class State:
         self.ids: list[int] = []
         self.caches = caches
         self.pending: dict[int, Cache] = {}
+        self.forks: list[int] = []
 
     def cache(self, layer: int) -> Cache:
         """The cache as the step in flight sees it."""
@@ -34,3 +43,40 @@ class State:
 
     def discard(self) -> None:
         self.pending = {}
+
+
+STORED = {"f32": np.dtype(np.float32), "bf16": np.dtype(np.uint16), "int8": np.dtype(np.int8)}
+
+
+def state_specs(config: Config, kv: str, length: int) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Name -> (shape, type) of every array of an exported state of `length` positions."""
+    f32 = STORED["f32"]
+    out: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
+    for i, kind in enumerate(config.kinds if length else ()):
+        if kind == "delta" and config.delta is not None:
+            d = config.delta
+            out[f"blocks.{i}.rec.conv"] = ((d.conv - 1, d.channels), f32)
+            out[f"blocks.{i}.rec.delta"] = ((d.value_heads, d.dk, d.dv), f32)
+            continue
+        for name in ("k", "v"):
+            out[f"blocks.{i}.kv.{name}"] = ((length, config.kv_heads, config.head_dim), STORED[kv])
+            if kv == "int8":
+                out[f"blocks.{i}.kv.{name}_scale"] = ((length, config.kv_heads), f32)
+    return out
+
+
+def check_arrays(
+    arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
+) -> None:
+    """Raises UsageError unless the arrays have exactly these names, shapes and types."""
+    for name in sorted(expected.keys() | arrays.keys()):
+        if name not in arrays:
+            raise UsageError(f"Expected an array {name} in the state but it is missing")
+        if name not in expected:
+            raise UsageError(f"Expected no array {name} in the state but there is one")
+        shape, dtype = expected[name]
+        if tuple(arrays[name].shape) != shape or arrays[name].dtype != dtype:
+            raise UsageError(
+                f"Expected {name} to be {dtype.name} {list(shape)} but got "
+                f"{arrays[name].dtype.name} {list(arrays[name].shape)}"
+            )

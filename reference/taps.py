@@ -2,7 +2,8 @@
 
 Names: `embed`, `blocks.{i}.ln1`, `blocks.{i}.attn.{q,k,v,q_norm,k_norm,q_rot,k_rot,scores,exp,denom,z,out}`,
 `blocks.{i}.resid_mid`, `blocks.{i}.ln2`, `blocks.{i}.mlp.{gate,up,act,out}`, `blocks.{i}.resid_post`, `ln_final`,
-`logits`; and the state as it is appended, `blocks.{i}.kv.{k,v}`. The position is a field of the record, never part of a
+`logits`; delta layers: `blocks.{i}.delta.{qkv,conv_out,q,k,v,z,decay,beta,o,gated,out}`; mixtures of experts:
+`blocks.{i}.mlp.{router,probs,experts,out}`; and the state as it is appended, `blocks.{i}.kv.{k,v}`. The position is a field of the record, never part of a
 name. `scores` and `exp` are [rows, heads, T]; every other tap is [rows, width].
 """
 
@@ -62,11 +63,26 @@ class TappedOps(Ops[A]):
     def export_cache(self, state: State, i: int) -> dict[str, NDArray[Any]]:
         return self.inner.export_cache(state, i)
 
+    def load_cache(self, arrays: dict[str, NDArray[Any]]) -> Cache:
+        return self.inner.load_cache(arrays)
+
+    def copy_cache(self, state: State, i: int) -> Cache:
+        return self.inner.copy_cache(state, i)
+
+    def truncate_cache(self, cache: Cache, length: int) -> Cache:
+        return self.inner.truncate_cache(cache, length)
+
+    def cache_nbytes(self, cache: Cache) -> int:
+        return self.inner.cache_nbytes(cache)
+
     def finish(self, rows: Rows, results: Sequence[A]) -> None:
         self.inner.finish(rows, results)
 
     def embed(self, at: str, rows: Rows, w: Handle) -> A:
         return self._show(at, "embed", self.inner.embed(at, rows, w), w)
+
+    def embed_positions(self, at: str, rows: Rows, w: Handle) -> A:
+        return self._show(at, "embed_positions", self.inner.embed_positions(at, rows, w), w)
 
     def select(self, at: str, x: A, rows: Rows, want: Want) -> A:
         if want != "all":
@@ -79,6 +95,12 @@ class TappedOps(Ops[A]):
     def rms_norm(self, at: str, x: A, w: Handle, eps: float, groups: int = 1) -> A:
         return self._show(at, "rms_norm", self.inner.rms_norm(at, x, w, eps, groups), x, w)
 
+    def layer_norm(self, at: str, x: A, w: Handle, b: Handle, eps: float) -> A:
+        return self._show(at, "layer_norm", self.inner.layer_norm(at, x, w, b, eps), x, w, b)
+
+    def l2_norm(self, at: str, x: A, groups: int, scale: float | None = None) -> A:
+        return self._show(at, "l2_norm", self.inner.l2_norm(at, x, groups, scale), x)
+
     def rope(self, at: str, x: A, rows: Rows, heads: int, tables: RopeTables) -> A:
         return self._show(at, "rope", self.inner.rope(at, x, rows, heads, tables), x)
 
@@ -90,6 +112,26 @@ class TappedOps(Ops[A]):
 
     def silu(self, at: str, x: A) -> A:
         return self._show(at, "silu", self.inner.silu(at, x), x)
+
+    def sigmoid(self, at: str, x: A) -> A:
+        return self._show(at, "sigmoid", self.inner.sigmoid(at, x), x)
+
+    def gelu_tanh(self, at: str, x: A) -> A:
+        return self._show(at, "gelu_tanh", self.inner.gelu_tanh(at, x), x)
+
+    def delta_decay(self, at: str, a: A, neg_a: Handle, dt_bias: Handle) -> A:
+        return self._show(at, "delta_decay", self.inner.delta_decay(at, a, neg_a, dt_bias), a, neg_a, dt_bias)
+
+    def split(self, at: Sequence[str], x: A, sizes: Sequence[int], heads: int = 1) -> list[A]:
+        parts = self.inner.split(at, x, sizes, heads)
+        return [self._show(name, "split", part, x) for name, part in zip(at, parts, strict=True)]
+
+    def route(self, at: str, logits: A, top_k: int, normalise: bool) -> A:
+        return self._show(at, "route", self.inner.route(at, logits, top_k, normalise), logits)
+
+    def experts(self, at: str, x: A, p: A, weights: Sequence[tuple[Handle, Handle, Handle]]) -> A:
+        read = (handle for expert in weights for handle in expert)
+        return self._show(at, "experts", self.inner.experts(at, x, p, weights), x, p, *read)
 
     def kv_append(self, at: str, k: A, v: A, rows: Rows, i: int, kv_heads: int) -> None:
         self.inner.kv_append(at, k, v, rows, i, kv_heads)
@@ -117,6 +159,18 @@ class TappedOps(Ops[A]):
 
     def mix(self, at: str, e: list[A], denom: list[A], rows: Rows, i: int) -> A:
         return self._show(at, "mix", self.inner.mix(at, e, denom, rows, i), e, denom, also=(f"blocks.{i}.kv.v",))
+
+    def causal_conv(self, at: str, x: A, w: Handle, rows: Rows, i: int) -> A:
+        return self._show(at, "causal_conv", self.inner.causal_conv(at, x, w, rows, i), x, w)
+
+    def delta_rule(
+        self, at: str, q: A, k: A, v: A, g: A, beta: A, rows: Rows, i: int, key_heads: int, value_heads: int
+    ) -> A:
+        o = self.inner.delta_rule(at, q, k, v, g, beta, rows, i, key_heads, value_heads)
+        return self._show(at, "delta_rule", o, q, k, v, g, beta)
+
+    def gated_norm(self, at: str, o: A, w: Handle, z: A, eps: float, groups: int) -> A:
+        return self._show(at, "gated_norm", self.inner.gated_norm(at, o, w, z, eps, groups), o, w, z)
 
     def attention(
         self, at: str, q: A, k: A, v: A, rows: Rows, i: int, kv_heads: int, scale: float, window: int | None

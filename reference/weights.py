@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Role = Literal["linear", "table", "vector"]
+Role = Literal["linear", "table", "vector", "decay"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class Weight:
     dtype: stored type: "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"
     shape: logical shape, rows first; blocks of a quantised type run along the last axis
     data:  the stored bytes, uint8 [rows, bytes per row]; a view of the file where possible
-    role:  "linear" (an arm applies), "table" (embedding rows) or "vector" (norm weights, biases)
+    role:  "linear" (an arm applies), "table" (rows read as they are), "vector" (norm weights, biases) or "decay"
+           (A_log of a delta layer, kept as -exp(A_log))
     plus_one: the norm of this family multiplies by 1 + w
     """
 

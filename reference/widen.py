@@ -4,6 +4,7 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.reference.ops.delta_gates import negative_a
 from gnomon.reference.ops.settle import settle
 from gnomon.reference.weights import Weight
 
@@ -11,12 +12,15 @@ F32 = NDArray[np.float32]
 
 
 def widen(weight: Weight) -> F32:
-    """f32 of the weight's logical shape, settled; settle(1 + w) where the family's norm multiplies by that
+    """f32 of the weight's logical shape, settled; settle(1 + w) where the family's norm multiplies by that; -exp(w),
+    rounded once, for the decay of a delta layer
 
     Formats:  F32 and F16 as they are; BF16 by 16 zero bits; GGUF blocks as the contract, section 1, says,
               each operation rounded; NaN and infinity pass, for the engine to report
     """
     w = settle(widen_stored(weight.dtype, weight.data).reshape(weight.shape))
+    if weight.role == "decay":
+        return negative_a(w)
     return settle(np.float32(1.0) + w) if weight.plus_one else w
 
 

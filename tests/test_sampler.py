@@ -5,7 +5,7 @@ import pytest
 from cases.values import scattered
 from oracle import sampler as oracle
 
-from gnomon.decode.sampler import Sampling, sample
+from gnomon.reference.ops.sample import Sampling, sample
 
 LOGITS = {
     "plain": scattered("plain", "logits", 97),

@@ -64,7 +64,8 @@ def engine(new_engine: NewEngine) -> Engine[Any]:
 def assert_same_state(engine: Engine[Any], state: State, expected: Exported) -> None:
     got = engine.export(state)
     assert got.keys() == expected.keys()
-    assert sorted(got) == [f"blocks.{i}.kv.{side}" for i in range(2) for side in "kv"]
+    attention = [f"blocks.{i}.kv.{side}" for i in range(2) for side in "kv"]
+    assert sorted(got) == sorted([*attention, "blocks.2.rec.conv", "blocks.2.rec.delta"])
     for name, array in expected.items():
         assert_same_bytes(got[name], array, name)
 

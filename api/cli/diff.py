@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from gnomon.cli.options import IdsOption, JsonOption, ModelArgument, PromptOption, prompt_ids
+from gnomon.cli.options import ArmOption, IdsOption, JsonOption, KvOption, ModelArgument, PromptOption, prompt_ids
 from gnomon.compare.diff import diff
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
@@ -20,6 +20,8 @@ def command(
     ids: IdsOption = None,
     prompt: PromptOption = None,
     steps: Annotated[int, typer.Option("--steps", min=0, help="greedy tokens after the prompt")] = 16,
+    arm: ArmOption = "f32",
+    kv: KvOption = "f32",
     as_json: JsonOption = False,
 ) -> int:
     """Diff two engines bitwise, fed the same tokens; name the first tensor that differs and how."""
@@ -27,7 +29,7 @@ def command(
         raise UsageError(f"Expected --engine twice, such as -e numpy -e mlx, but got {len(engines)}")
     loaded = load(model)
     tokens = prompt_ids(loaded, ids, prompt, default="def main(" if loaded.tokenizer else None)
-    expected, observed = (make_engine(name, loaded) for name in engines)
+    expected, observed = (make_engine(name, loaded, arm, kv) for name in engines)
     with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
         task = bar.add_task(f"{expected.name} | {observed.name}", total=None)
         report = diff(expected, observed, tokens, steps=steps,

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from gnomon.cli.options import EngineOption, IdsOption, JsonOption, ModelArgument, PromptOption, prompt_ids
+from gnomon.cli.options import ArmOption, EngineOption, IdsOption, JsonOption, KvOption, ModelArgument, PromptOption, prompt_ids
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
 from gnomon.reference.engine import Engine
@@ -41,12 +41,14 @@ def command(
     prompt: PromptOption = None,
     steps: Annotated[int, typer.Option("--steps", min=0, help="greedy tokens decoded after the prompt")] = 0,
     engine: EngineOption = "numpy",
+    arm: ArmOption = "f32",
+    kv: KvOption = "f32",
     as_json: JsonOption = False,
 ) -> int:
     """SHA-256 of every tensor of a prompt, and of the last logits after decoding a few tokens greedily."""
     loaded = load(model)
     tokens = prompt_ids(loaded, ids, prompt)
-    running = make_engine(engine, loaded)
+    running = make_engine(engine, loaded, arm, kv)
     with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
         task = bar.add_task("digest", total=1 + steps)
         result = digest(running, tokens, steps, lambda: bar.advance(task))

@@ -14,6 +14,8 @@ ModelArgument = Annotated[
 EngineOption = Annotated[str, typer.Option("--engine", "-e", help="numpy, mlx-array, mlx, or package.module:factory")]
 IdsOption = Annotated[str | None, typer.Option("--ids", help="token ids, such as 1,2,3")]
 PromptOption = Annotated[str | None, typer.Option("--prompt", "-p", help="text, for a model with a tokenizer")]
+ArmOption = Annotated[str, typer.Option("--arm", help="what linear multiplies: f32, bf16 or int8")]
+KvOption = Annotated[str, typer.Option("--kv", help="how keys and values are stored: f32, bf16 or int8")]
 JsonOption = Annotated[bool, typer.Option("--json", help="one JSON object on stdout")]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gnomon.cli.options import EngineOption, IdsOption, JsonOption, ModelArgument, PromptOption, prompt_ids
+from gnomon.cli.options import ArmOption, EngineOption, IdsOption, JsonOption, KvOption, ModelArgument, PromptOption, prompt_ids
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
 
@@ -17,6 +17,8 @@ def command(
     ids: IdsOption = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", "-n", min=1)] = 64,
     engine: EngineOption = "numpy",
+    arm: ArmOption = "f32",
+    kv: KvOption = "f32",
     as_json: JsonOption = False,
 ) -> int:
     """Continue a prompt greedily; text streams as it comes (ids, for a model without a tokenizer)."""
@@ -26,7 +28,7 @@ def command(
     eos = frozenset(tokenizer.eos_ids) if tokenizer else frozenset[int]()
     made: list[int] = []
 
-    running = make_engine(engine, loaded)
+    running = make_engine(engine, loaded, arm, kv)
 
     def tokens() -> Iterator[int]:
         for token in running.generate(prompt_tokens, max_tokens, stop=eos.__contains__):

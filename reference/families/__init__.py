@@ -5,12 +5,21 @@ from typing import Any, Protocol, cast
 
 from gnomon.reference.config import Config
 from gnomon.reference.errors import ModelError
-from gnomon.reference.families import dense
+from gnomon.reference.families import decoder, gpt2
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Handle, Ops, Rows, Want
 from gnomon.reference.weights import Spec
 
-_WIRING: dict[str, ModuleType] = {"llama": dense, "mistral": dense, "qwen2": dense, "qwen3": dense}
+_WIRING: dict[str, ModuleType] = {
+    "gpt2": gpt2,
+    "llama": decoder,
+    "mistral": decoder,
+    "qwen2": decoder,
+    "qwen3": decoder,
+    "qwen3_5_text": decoder,
+    "qwen3_moe": decoder,
+    "qwen3_next": decoder,
+}
 
 
 class Family(Protocol):
@@ -21,7 +30,7 @@ class Family(Protocol):
         ...
 
     def wire(
-        self, ops: Ops[Any], config: Config, w: dict[str, Handle], tables: RopeTables, rows: Rows, want: Want
+        self, ops: Ops[Any], config: Config, w: dict[str, Handle], tables: RopeTables | None, rows: Rows, want: Want
     ) -> Any:
         """One step: op calls and loops over layers only; logits, or the last residual where want is "none"."""
         ...

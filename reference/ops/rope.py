@@ -6,7 +6,8 @@ import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.reference.ops.settle import settle
+from gnomon.reference.config import RopeScaling
+from gnomon.reference.ops.settle import FLOOR, settle
 
 F32 = NDArray[np.float32]
 TIE = 2.0**-20  # of an ulp: far more than the error of any float64 cosine
@@ -36,11 +37,11 @@ def rope(x: F32, rotation: Rotation) -> F32:
 class RopeTables:
     """cos and sin tables, grown on demand and kept: exact values of the f32 angle, rounded once, settled.
 
-    theta: base of the frequencies; dim: rotary width (even)
+    theta: base of the frequencies; dim: rotary width (even); scaling: how the model stretches them
     """
 
-    def __init__(self, theta: float, dim: int) -> None:
-        self.inv_freq = inverse_frequencies(theta, dim)  # [dim/2]
+    def __init__(self, theta: float, dim: int, scaling: RopeScaling | None = None) -> None:
+        self.inv_freq = inverse_frequencies(theta, dim, scaling)  # [dim/2]
         self.cos = np.empty((0, dim // 2), np.float32)
         self.sin = np.empty((0, dim // 2), np.float32)
 
@@ -60,11 +61,33 @@ class RopeTables:
 DENSE_POSITIONS = 1 << 16
 
 
-def inverse_frequencies(theta: float, dim: int) -> F32:
-    """theta ** (-2i/dim), i = 0 .. dim/2 - 1, as real numbers, each rounded once to f32: [dim/2]"""
+def inverse_frequencies(theta: float, dim: int, scaling: RopeScaling | None = None) -> F32:
+    """theta ** (-2i/dim), i = 0 .. dim/2 - 1, scaled, as real numbers, each rounded once to f32: [dim/2]"""
     with mpmath.workprec(200):
         exact = [mpmath.mpf(theta) ** (mpmath.mpf(-2 * i) / dim) for i in range(dim // 2)]
+        if scaling is not None:
+            exact = [scaled(freq, scaling) for freq in exact]
     return np.array([round_once(x) for x in exact], np.float32)
+
+
+def scaled(freq: "mpmath.mpf", scaling: RopeScaling) -> "mpmath.mpf":
+    """One frequency as the model stretches it, a real number.
+
+    linear: freq / factor. llama3: freq where the wavelength is below original / high, freq / factor where it is above
+    original / low, and between them the blend (1 - t) freq / factor + t freq, t = (original / wavelength - low) / (high - low).
+    Source: Chen et al. 2023, arXiv 2306.15595; Llama 3.1 model card and its published code
+    """
+    slow = freq / mpmath.mpf(scaling.factor)
+    if scaling.kind == "linear":
+        return slow
+    wavelength = 2 * mpmath.pi / freq
+    low, high = mpmath.mpf(scaling.low), mpmath.mpf(scaling.high)
+    if wavelength < scaling.original_positions / high:
+        return freq
+    if wavelength > scaling.original_positions / low:
+        return slow
+    t = (scaling.original_positions / wavelength - low) / (high - low)
+    return (1 - t) * slow + t * freq
 
 
 def rotation(pos: NDArray[np.int64], inv_freq: F32) -> Rotation:
@@ -77,7 +100,7 @@ def table(fast: np.ufunc, exact: "mpmath.ctx_mp.MPContext", angle: F32) -> F32:
     """The function of the f32 angle, rounded once to f32 and settled; in float64 except within a hair of a tie."""
     value = fast(angle.astype(np.float64))
     rounded = value.astype(np.float32)
-    ulp = np.spacing(np.abs(rounded)).astype(np.float64)
+    ulp = np.spacing(np.maximum(np.abs(rounded), FLOOR)).astype(np.float64)  # below the floor settling decides
     off = np.abs(value - rounded.astype(np.float64)) / ulp  # 0.5 at a tie
     near = np.abs(off - 0.5) <= TIE
     with mpmath.workprec(200):

@@ -1,1 +1,0 @@
-"""Making text: sampling, on the engine protocol alone."""
