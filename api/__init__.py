@@ -1,12 +1,12 @@
 """gnomon: a slow NumPy engine defines the bytes of a transformer; fast engines must cast exactly those bytes.
 
-    import gnomon
+import gnomon
 
-    model = gnomon.load("tiny-dense")                       # or a Hugging Face directory, or a GGUF file
-    reference = gnomon.engine("numpy", model)
-    shadow = gnomon.engine("mlx", model)
-    report = gnomon.diff(reference, shadow, model.tokenizer.encode("def main("), steps=16)
-    print(report.text())
+model = gnomon.load("tiny-dense")                       # or a Hugging Face directory, or a GGUF file
+reference = gnomon.engine("numpy", model)
+shadow = gnomon.engine("mlx", model)
+report = gnomon.diff(reference, shadow, model.tokenizer.encode("def main("), steps=16)
+print(report.text())
 """
 
 from gnomon.compare.diff import diff
@@ -36,5 +36,3 @@ __all__ = [
     "engines",
     "load",
 ]
-
-

@@ -62,4 +62,4 @@ def _foreign(name: str, model: Model, arm: str, kv: str) -> Engine[Any]:
     made = factory(model) if (arm, kv) == ("f32", "f32") else factory(model, arm, kv)
     if not isinstance(made, Engine):
         raise UsageError(f"Expected {name!r} to return a gnomon.Engine but got {type(made).__name__}")
-    return cast(Engine[Any], made)
+    return made

@@ -11,7 +11,7 @@ from gnomon.reference.model import Model
 def load(source: str | Path) -> Model:
     """A model: the name of an embedded one ("micro", "tiny-dense"), a Hugging Face directory, or a GGUF file.
 
-    Raises ModelError, in one sentence, for anything that is missing, broken, or asks for what the contract does not name.
+    Raises ModelError, in one sentence, for what is missing, broken, or asks for what the contract does not name.
     """
     if source == "micro":
         return models.micro()

@@ -5,6 +5,7 @@ computed within it and in its thread, because an MLX stream belongs to one threa
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from typing import Any, NamedTuple, cast
 
 import mlx.core as mx
@@ -43,7 +44,7 @@ KV = dict[str, mx.array]  # "k" (after rope), "v" [T, kv_heads, d] as stored, an
 
 
 class Recurrent(NamedTuple):
-    """What a delta layer carries: the last conv inputs [taps - 1, C], and a matrix per value head [value_heads, dk, dv]"""
+    """What a delta layer carries: the last conv inputs [taps - 1, C], and one matrix per head [value_heads, dk, dv]"""
 
     conv: mx.array
     delta: mx.array | None = None
@@ -164,9 +165,7 @@ class MlxArrayOps(Ops[mx.array]):
             weight = settle(weight / z)
         return mx.put_along_axis(mx.zeros_like(p), chosen, weight, axis=-1)
 
-    def experts(
-        self, at: str, x: mx.array, p: mx.array, weights: Sequence[tuple[Handle, Handle, Handle]]
-    ) -> mx.array:
+    def experts(self, at: str, x: mx.array, p: mx.array, weights: Sequence[tuple[Handle, Handle, Handle]]) -> mx.array:
         y = mx.zeros_like(x)
         share = np.array(p)
         for e, (gate, up, out) in enumerate(weights):

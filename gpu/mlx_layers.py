@@ -14,6 +14,7 @@ from gnomon.gpu.mlx_math import (
     silu,
 )
 
+
 def query_key(q: mx.array, k: mx.array) -> mx.array:
     """settle(chunked_dot(q[r, h], k[j, h // group]))
 
@@ -73,7 +74,7 @@ def delta_rule(
         u = settle(settle(v[r] - m) * beta[r][:, None])  # [H, dv]
         S = settle(S + k[r][:, :, None] * u[:, None])
         out.append(settle(over_keys(S, q[r])))
-        mx.async_eval(S, out[-1])  # row by row: a long prompt is never one graph
+        mx.eval(S, out[-1])  # row by row: a long prompt is never one graph
     return mx.stack(out), S
 
 

@@ -8,8 +8,8 @@ from gnomon.reference.errors import ModelError
 
 @dataclass(frozen=True)
 class RopeScaling:
-    """How a model stretches its frequencies: "linear" divides them by `factor`; "llama3" divides the low ones and blends
-    between the two wavelengths original_positions / low and original_positions / high."""
+    """How a model stretches its frequencies: "linear" divides them by `factor`; "llama3" divides the low ones and
+    blends between the wavelengths original_positions / low and original_positions / high."""
 
     kind: Literal["linear", "llama3"]
     factor: float
@@ -125,6 +125,4 @@ class Config:
                 f"but got value_heads={self.delta.value_heads}, key_heads={self.delta.key_heads}"
             )
         if self.moe is not None and not 1 <= self.moe.top_k <= self.moe.experts:
-            raise ModelError(
-                f"Expected top_k from 1 to experts={self.moe.experts} but got top_k={self.moe.top_k}"
-            )
+            raise ModelError(f"Expected top_k from 1 to experts={self.moe.experts} but got top_k={self.moe.top_k}")

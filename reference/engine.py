@@ -94,7 +94,7 @@ class Engine(Generic[A]):
         return copy
 
     def truncate(self, state: State, length: int) -> None:
-        """Forget every position from `length` on. Raises UsageError for a recurrent state, which cannot be run backwards."""
+        """Forget every position from `length` on. Raises UsageError for a recurrent state: it cannot run backwards."""
         self._own(state)
         if not 0 <= length <= state.length:
             raise UsageError(f"Expected a length from 0 to {state.length} but got {length}")
@@ -103,7 +103,7 @@ class Engine(Generic[A]):
         if length and "delta" in self.model.config.kinds:
             nearest = max((n for n in state.forks if n <= length), default=0)
             raise UsageError(
-                f"Expected a state of attention layers only for a cut to {length} of {state.length} positions but model "
+                f"Expected a state of attention layers only for a cut to {length} of {state.length} positions but "
                 f"{self.model.name} has recurrent layers; go on from the nearest checkpoint, at position {nearest}"
             )
         for i, cache in enumerate(state.caches):
@@ -129,7 +129,7 @@ class Engine(Generic[A]):
     def load(self, arrays: Mapping[str, NDArray[Any]], ids: Sequence[int]) -> State:
         """The state that `export` gave as `arrays`, for the token ids it has consumed.
 
-        Every name, shape and type is checked before anything is allocated; raises UsageError for the first that is wrong.
+        Every name, shape and type is checked before anything is allocated; raises UsageError for the first wrong one.
         """
         expected = state_specs(self.model.config, self.ops.describe()["kv"], len(ids))
         check_arrays(arrays, expected)

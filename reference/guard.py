@@ -1,4 +1,4 @@
-"""A check at engine start: some shared libraries switch a thread to flush-to-zero, and no byte can be trusted after that."""
+"""A check at engine start: some shared libraries switch a thread to flush-to-zero, and no byte is right after that."""
 
 import numpy as np
 

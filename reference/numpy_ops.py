@@ -37,7 +37,7 @@ F32 = NDArray[np.float32]
 
 
 class Recurrent(NamedTuple):
-    """What a delta layer carries: the last conv inputs [taps - 1, C], and a matrix per value head [value_heads, dk, dv]"""
+    """What a delta layer carries: the last conv inputs [taps - 1, C], and one matrix per head [value_heads, dk, dv]"""
 
     conv: F32
     delta: F32 | None = None

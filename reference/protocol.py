@@ -49,7 +49,9 @@ class Rows:
     @staticmethod
     def of(batch: Sequence[tuple[State, Sequence[int]]]) -> "Rows":
         """Rows of (state, ids) pairs, in order; each state appears once."""
-        spans, ids, pos = [], [], []
+        spans: list[Span] = []
+        ids: list[int] = []
+        pos: list[int] = []
         for state, new in batch:
             spans.append(Span(state, len(ids), len(ids) + len(new)))
             ids.extend(new)
@@ -64,9 +66,7 @@ class Tap(Protocol):
         """False: no copy, no synchronisation, and a fused path stays fused."""
         ...
 
-    def __call__(
-        self, name: str, value: F32, pos: NDArray[np.int64], op: str, inputs: tuple[str, ...]
-    ) -> None:
+    def __call__(self, name: str, value: F32, pos: NDArray[np.int64], op: str, inputs: tuple[str, ...]) -> None:
         """value: f32 [len(pos), ...], owned by the receiver; inputs: names of the tensors the op read."""
         ...
 

@@ -45,7 +45,7 @@ class State:
         self.pending = {}
 
 
-STORED = {"f32": np.dtype(np.float32), "bf16": np.dtype(np.uint16), "int8": np.dtype(np.int8)}
+STORED: dict[str, np.dtype[Any]] = {"f32": np.dtype(np.float32), "bf16": np.dtype(np.uint16), "int8": np.dtype(np.int8)}
 
 
 def state_specs(config: Config, kv: str, length: int) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:

@@ -1,10 +1,10 @@
 """Taps: an op table that shows every named result of another op table.
 
-Names: `embed`, `blocks.{i}.ln1`, `blocks.{i}.attn.{q,k,v,q_norm,k_norm,q_rot,k_rot,scores,exp,denom,z,out}`,
+Names: `embed`, `blocks.{i}.ln1`, `blocks.{i}.attn.{q,k,v,gate,q_norm,k_norm,q_rot,k_rot,scores,exp,denom,z,gated,out}`,
 `blocks.{i}.resid_mid`, `blocks.{i}.ln2`, `blocks.{i}.mlp.{gate,up,act,out}`, `blocks.{i}.resid_post`, `ln_final`,
-`logits`; delta layers: `blocks.{i}.delta.{qkv,conv_out,q,k,v,z,decay,beta,o,gated,out}`; mixtures of experts:
-`blocks.{i}.mlp.{router,probs,experts,out}`; and the state as it is appended, `blocks.{i}.kv.{k,v}`. The position is a field of the record, never part of a
-name. `scores` and `exp` are [rows, heads, T]; every other tap is [rows, width].
+`logits`; delta layers: `blocks.{i}.delta.{qkv,z,beta,decay,conv_out,v,q,k,o,gated,out}`; mixtures of experts:
+`blocks.{i}.mlp.{router,probs,experts,out}`; and the state as it is appended, `blocks.{i}.kv.{k,v}`. The position is a
+field of the record, never part of a name. `scores` and `exp` are [rows, heads, T]; every other tap is [rows, width].
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +20,7 @@ from gnomon.reference.state import Cache, State
 from gnomon.reference.weights import Weight
 
 A = TypeVar("A")
+R = TypeVar("R")
 
 
 class TappedOps(Ops[A]):
@@ -32,11 +33,12 @@ class TappedOps(Ops[A]):
         self.inner = inner
         self.tap = tap
         self.rows = rows
-        self.pos = rows.pos  # of the rows in flight; `select` narrows it
+        self.pos: NDArray[np.int64] = rows.pos  # of the rows in flight; `select` narrows it
         self.sources: dict[int, tuple[str, ...]] = {id(w): (name,) for name, w in weights.items()}
         self.alive: list[Any] = []  # an id stays unique only while its object lives
 
-    def _show(self, at: str, op: str, result: Any, *inputs: Any, also: tuple[str, ...] = ()) -> Any:
+    def _show(self, at: str, op: str, result: R, *inputs: Any, also: tuple[str, ...] = ()) -> R:
+        """Remember where `result` came from and show it, if it has a name and the tap wants it."""
         read: tuple[str, ...] = ()
         for x in inputs:
             read += self.sources.get(id(x), ())
@@ -44,7 +46,7 @@ class TappedOps(Ops[A]):
         self.alive.append(result)
         self.sources[id(result)] = (at,) if at else read
         if at and self.tap.wants(at):
-            value = result[0] if isinstance(result, list) else result
+            value: Any = result[0] if isinstance(result, list) else result
             self.tap(at, self.inner.numpy(value), self.pos, op, read)
         return result
 
@@ -86,7 +88,7 @@ class TappedOps(Ops[A]):
 
     def select(self, at: str, x: A, rows: Rows, want: Want) -> A:
         if want != "all":
-            self.pos: NDArray[np.int64] = rows.pos[[span.stop - 1 for span in rows.spans]]
+            self.pos = rows.pos[[span.stop - 1 for span in rows.spans]]
         return self._show(at, "select", self.inner.select(at, x, rows, want), x)
 
     def linear(self, at: str, x: A, w: Handle, b: Handle | None = None) -> A:

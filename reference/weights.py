@@ -46,5 +46,5 @@ def digest(weights: Iterable[Weight]) -> str:
     for w in sorted(weights, key=lambda w: w.name):
         shape = ",".join(str(n) for n in w.shape)
         total.update(f"{w.name}\0{w.dtype}\0{shape}\0{w.data.nbytes}\0".encode())
-        total.update(np.ascontiguousarray(w.data))
+        total.update(np.ascontiguousarray(w.data).data)
     return total.hexdigest()

@@ -9,7 +9,16 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from gnomon.cli.options import ArmOption, EngineOption, IdsOption, JsonOption, KvOption, ModelArgument, PromptOption, prompt_ids
+from gnomon.cli.options import (
+    ArmOption,
+    EngineOption,
+    IdsOption,
+    JsonOption,
+    KvOption,
+    ModelArgument,
+    PromptOption,
+    prompt_ids,
+)
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
 from gnomon.reference.engine import Engine
@@ -32,7 +41,7 @@ class Hashes:
 def sha256(value: Any) -> str:
     """Over the little-endian bytes in C order."""
     little = np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"), copy=False)
-    return hashlib.sha256(little).hexdigest()
+    return hashlib.sha256(little.data).hexdigest()
 
 
 def command(

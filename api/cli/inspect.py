@@ -8,6 +8,7 @@ from rich.table import Table
 from gnomon.cli.options import JsonOption, ModelArgument
 from gnomon.loading import load
 
+
 def group() -> None:
     """Show what a file holds."""
 

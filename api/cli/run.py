@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from gnomon.cli.options import ArmOption, EngineOption, IdsOption, JsonOption, KvOption, ModelArgument, PromptOption, prompt_ids
+from gnomon.cli.options import (
+    ArmOption,
+    EngineOption,
+    IdsOption,
+    JsonOption,
+    KvOption,
+    ModelArgument,
+    PromptOption,
+    prompt_ids,
+)
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
 
@@ -38,7 +47,11 @@ def command(
     if as_json:
         list(tokens())
         text = tokenizer.decode(made) if tokenizer else None
-        print(json.dumps({"model": loaded.name, "engine": running.name, "prompt": prompt_tokens, "ids": made, "text": text}))
+        print(
+            json.dumps(
+                {"model": loaded.name, "engine": running.name, "prompt": prompt_tokens, "ids": made, "text": text}
+            )
+        )
     elif tokenizer:
         print(tokenizer.decode(prompt_tokens), end="", flush=True)
         for piece in tokenizer.stream(tokens()):

@@ -18,7 +18,9 @@ from gnomon.reference.errors import UsageError
 
 def command(
     engine: EngineOption = "numpy",
-    vectors: Annotated[Path | None, typer.Option("--vectors", help="a folder of cases; default: the ones built in")] = None,
+    vectors: Annotated[
+        Path | None, typer.Option("--vectors", help="a folder of cases; default: the ones built in")
+    ] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Run known answers bit for bit. Exit 0: all passed; 1: one failed; 3: one could not be run."""

@@ -35,9 +35,7 @@ def attention_specs(config: Config, at: str) -> dict[str, Spec]:
     return out
 
 
-def attention(
-    ops: Ops[A], config: Config, w: Weights, tables: RopeTables | None, rows: Rows, i: int, a: A
-) -> A:
+def attention(ops: Ops[A], config: Config, w: Weights, tables: RopeTables | None, rows: Rows, i: int, a: A) -> A:
     """Normalised rows [rows, width] -> [rows, width]. A gated layer's q projection holds [query | gate] per head."""
     at = f"blocks.{i}.attn"
     q = ops.linear(f"{at}.q", a, w[f"{at}.q.weight"], w.get(f"{at}.q.bias"))

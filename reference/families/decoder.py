@@ -41,9 +41,7 @@ def specs(config: Config) -> dict[str, Spec]:
     return out
 
 
-def wire(
-    ops: Ops[A], config: Config, w: dict[str, Handle], tables: RopeTables | None, rows: Rows, want: Want
-) -> A:
+def wire(ops: Ops[A], config: Config, w: dict[str, Handle], tables: RopeTables | None, rows: Rows, want: Want) -> A:
     """See the head of this file. [rows] -> logits [k, vocab], or the last residual [rows, width] for want="none"."""
     h = ops.embed("embed", rows, w["embed.weight"])
     for i, kind in enumerate(config.kinds):

@@ -45,9 +45,7 @@ def specs(config: Config) -> dict[str, Spec]:
     return out
 
 
-def wire(
-    ops: Ops[A], config: Config, w: dict[str, Handle], tables: RopeTables | None, rows: Rows, want: Want
-) -> A:
+def wire(ops: Ops[A], config: Config, w: dict[str, Handle], tables: RopeTables | None, rows: Rows, want: Want) -> A:
     """See the head of this file. [rows] -> logits [k, vocab], or the last residual [rows, width] for want="none"."""
 
     def norm(at: str, x: A) -> A:

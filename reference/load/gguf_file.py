@@ -61,10 +61,6 @@ def load_gguf(path: Path, name: str) -> Model:
     """The model in the file. Raises ModelError where it is broken or asks for something unknown."""
     file = read_gguf(path)
     config = read_config(file)
-    if "rope_freqs.weight" in file.tensors:
-        raise ModelError(
-            "Expected rotary frequencies that follow from rope.freq_base but the file has rope_freqs.weight"
-        )
     weights = assemble(config, file.tensors, file_name)
     if config.family == "llama":
         for i in range(config.layers):

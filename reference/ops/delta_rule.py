@@ -17,8 +17,9 @@ def delta_rule(q: F32, k: F32, v: F32, g: F32, beta: F32, state: F32) -> tuple[F
               -> o [rows, H, dv], new state; H counts value heads, and q, k are already those of their key head
     Formats:  f32 in and out
     Order:    S = settle(S * exp_neg(g));  m = settle(chunked_dot over dk of (S[:, j], k));
-              u = settle(settle(v - m) * beta);  S = settle(S + k[i]*u[j]);  o = settle(chunked_dot over dk of (S[:, j], q))
-    Source:   Yang et al. 2024, arXiv 2412.06464; contract, section 5. There is no chunk-parallel form: it has other bytes.
+              u = settle(settle(v - m) * beta);  S = settle(S + k[i]*u[j]);
+              o = settle(chunked_dot over dk of (S[:, j], q)).  There is no chunk-parallel form: it has other bytes.
+    Source:   Yang et al. 2024, arXiv 2412.06464; contract, section 5
     """
     S = state
     keep = exp_neg(g)[..., None, None]  # [rows, H, 1, 1]

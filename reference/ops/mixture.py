@@ -26,8 +26,8 @@ def route(logits: F32, top_k: int, normalise: bool) -> F32:
 
     Shapes:   logits [rows, experts] -> [rows, experts]
     Formats:  f32 in and out
-    Order:    p = softmax; the top k by (p descending, id ascending); if normalise: z = their sum in that order from +0.0,
-              p = settle(p / z)
+    Order:    p = softmax; the top k by (p descending, id ascending); if normalise: z = their sum in that order from
+              +0.0, p = settle(p / z)
     Source:   Shazeer et al. 2017, arXiv 1701.06538; contract, section 5
     """
     p = softmax(logits)

@@ -74,7 +74,7 @@ def scaled(freq: "mpmath.mpf", scaling: RopeScaling) -> "mpmath.mpf":
     """One frequency as the model stretches it, a real number.
 
     linear: freq / factor. llama3: freq where the wavelength is below original / high, freq / factor where it is above
-    original / low, and between them the blend (1 - t) freq / factor + t freq, t = (original / wavelength - low) / (high - low).
+    original / low, and between them (1 - t) freq / factor + t freq, t = (original / wavelength - low) / (high - low).
     Source: Chen et al. 2023, arXiv 2306.15595; Llama 3.1 model card and its published code
     """
     slow = freq / mpmath.mpf(scaling.factor)
