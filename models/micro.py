@@ -1,8 +1,8 @@
 """`micro`: a model small enough to follow by hand, made from a seed. For tests, mutations and teaching.
 
 Three layers: attention that sees a window of 5 positions; attention that sees everything; convolution and delta
-rule. Grouped queries, grouped values; width 40, head width 10, vocabulary 97, so that no size is a multiple of a tile. Weights are f32 from NumPy's PCG64, whose stream
-is stable across versions.
+rule. Grouped queries, grouped values; width 40, head width 10, vocabulary 97, so that no size is a multiple of a tile.
+Weights are f32 from NumPy's PCG64, whose stream is stable across versions.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """A chain of records: each line names the hash of the line before, the last line counts them, a key may sign it.
 
-One JSON object a line. To the fields of a record come `prev` (the `hash` of the line before, 64 zeros for the first) and
-`hash` (SHA-256 of the line's canonical JSON without `hash`). The last line is {"end": n, "reason": ...} with n the
+One JSON object a line. To the fields of a record come `prev` (the `hash` of the line before, or 64 zeros) and `hash`
+(SHA-256 of the line's canonical JSON without `hash`). The last line is {"end": n, "reason": ...} with n the
 number of records before it. So an edited, removed, added or reordered line is seen, and so is a cut; one who can
 rewrite the whole chain is stopped only by the signature (Ed25519 over the last `hash`).
 """

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from gnomon.reference import tokenizer_gguf, tokenizer_json
@@ -11,7 +12,7 @@ from gnomon.reference.library_tokenizer import LibraryTokenizer
 
 
 class Tokenizer:
-    """kind: "bpe" for the slow code in bpe.py, "library" for the `tokenizers` library
+    """kind: "bpe" for the code in bpe.py, "library" for the `tokenizers` library
 
     vocab_size: number of ids; bos_id: id that starts a text, or None; eos_ids: ids that end a generation
     """
@@ -93,7 +94,7 @@ class Tokenizer:
         """The bytes one id stands for, which need not be whole characters."""
         return self._core.token_bytes(self._checked(token_id))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 over alphabet, vocabulary, merges, added tokens and patterns, whatever their file."""
         return self._core.digest()

@@ -26,7 +26,8 @@ def read(path: Path) -> Bpe | LibraryTokenizer:
         if (size := path.stat().st_size) > LIMIT:
             raise ModelError(f"Expected at most {LIMIT} bytes but got {size}")
         text = path.read_text(encoding="utf-8")
-        return bpe(json.loads(text, object_pairs_hook=once)) or LibraryTokenizer(text)
+        tree = json.loads(text, object_pairs_hook=once)
+        return bpe(tree) or library(tree, text)
     except OSError as error:
         raise ModelError(f"{path.name}: Expected a readable file but got: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # bad UTF-8, bad JSON, an integer of thousands of digits
@@ -66,6 +67,16 @@ def bpe(tree: Any) -> Bpe | None:
     out = Bpe(vocab, [pair(node) for node in merges], added, pre, *frame)
     # The library puts an unknown token, if there is one, for a byte without a token; bpe.py does not.
     return None if out.lacks and options.get("unk_token") is not None else out
+
+
+def library(tree: Any, text: str) -> LibraryTokenizer:
+    """By the library, after a check that it omits: it would not refuse such merges but end the process."""
+    match tree:
+        case {"model": {"continuing_subword_prefix": str(prefix), "merges": list(merges)}}:
+            for merge in map(pair, merges):
+                if not merge[1].startswith(prefix):
+                    raise ModelError(f"Expected merges with a second part in {prefix!r:.80} but got {merge!r:.80}")
+    return LibraryTokenizer(text)
 
 
 def pair(node: Any) -> Pair:

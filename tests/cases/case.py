@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pytest
 from oracle import f32
 
 from cases.values import F32
@@ -21,7 +22,8 @@ Results = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """op: its name; run: the results of an op table, as NumPy arrays; judge: those of the oracle, as lists"""
+    """op: its name; run: the results of an op table, as NumPy arrays; judge: those of the oracle, as lists of f32
+    numbers, or as arrays where they are of another type"""
 
     op: str
     name: str
@@ -32,8 +34,9 @@ class Case:
         return f"{self.op}-{self.name}"
 
     @cached_property
-    def expected(self) -> dict[str, F32]:
-        return {name: np.array(value, np.float32) for name, value in self.judge().items()}
+    def expected(self) -> Results:
+        found = self.judge().items()
+        return {name: x if isinstance(x, np.ndarray) else np.array(x, np.float32) for name, x in found}
 
     def check(self, ops: Ops[Any]) -> None:
         """AssertionError unless the op table gives the bytes of the oracle."""
@@ -42,7 +45,15 @@ class Case:
             got = self.run(ops)
         assert got.keys() == self.expected.keys()
         for name, expected in self.expected.items():
-            assert_same_bytes(got[name], expected, f"{self} {name}", sparse=True)
+            assert_same_bytes(got[name], expected, f"{self} {name}", uint16="bf16", sparse=True)
+
+
+def in_forms(ops: Ops[Any], arm: str = "f32", kv: str = "f32") -> Ops[Any]:
+    """The op table in another arm or kv storage; the test is skipped where it has no such form."""
+    if (arm, kv) == ("f32", "f32"):
+        return ops
+    other = ops.with_forms(arm, kv)
+    return pytest.skip(f"this engine has no arm {arm} with kv storage {kv}") if other is None else other
 
 
 def pack(ops: Ops[Any], values: F32, role: Role) -> Handle:
@@ -59,6 +70,14 @@ def loaded(w: F32) -> Any:
 def rows_at(*pos: int) -> Rows:
     """Rows for an op that never sees a state."""
     return Rows(np.zeros(len(pos), np.int32), np.array(pos, np.int64), ())
+
+
+def committed(ops: Ops[Any], rows: Rows, *results: Any) -> list[F32]:
+    """The results as NumPy arrays, once the step is part of its states."""
+    ops.finish(rows, results)
+    for span in rows.spans:
+        span.state.commit([0] * (span.stop - span.start))
+    return [ops.numpy(x) for x in results]
 
 
 def joined(parts: list[list[float]]) -> list[float]:

@@ -10,15 +10,8 @@ Row = list[float]
 Expert = Callable[[Row], Row]
 
 
-def mixture(
-    a: Row,
-    router: Row,
-    experts: Sequence[Expert],
-    top_k: int,
-    normalise: bool,
-    shared: tuple[float, Expert] | None = None,
-) -> Row:
-    """router: linear(a), one number per expert; shared: the gate linear(a) and the shared expert"""
+def route(router: Row, top_k: int, normalise: bool) -> dict[int, float]:
+    """router: linear(a), one number per expert -> the chosen experts by id, ascending, and their weights"""
     p = softmax(router)
     chosen = sorted(range(len(p)), key=lambda i: (-p[i], i))[:top_k]
     if normalise:
@@ -27,9 +20,21 @@ def mixture(
             z = add(z, p[i])
         for i in chosen:
             p[i] = settle(div(p[i], z))
+    return {i: p[i] for i in sorted(chosen)}
+
+
+def mixture(
+    a: Row,
+    router: Row,
+    experts: Sequence[Expert],
+    top_k: int,
+    normalise: bool,
+    shared: tuple[float, Expert] | None = None,
+) -> Row:
+    """shared: the gate linear(a) and the shared expert"""
     y = [0.0] * len(a)
-    for i in sorted(chosen):
-        y = [settle(add(old, settle(mul(p[i], new)))) for old, new in zip(y, experts[i](a), strict=True)]
+    for i, p in route(router, top_k, normalise).items():
+        y = [settle(add(old, settle(mul(p, new)))) for old, new in zip(y, experts[i](a), strict=True)]
     if shared is not None:
         gate, expert = shared
         y = [settle(add(old, settle(mul(sigmoid(gate), new)))) for old, new in zip(y, expert(a), strict=True)]
