@@ -5,14 +5,14 @@ Each record is a frozen dataclass with a `type`, and one line of JSON.
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from gnomon.compare.mismatch import Mismatch
-from gnomon.compare.verdict import Measure, exit_code
+from gnomon.compare.verdict import Measure, exit_code, worst
 
 Side = Literal["observed", "expected"]
-Kind = Literal["tap", "result", "state"]
+Kind = Literal["tap", "result", "state", "op"]
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,25 @@ class FirstDivergence:
 
 
 @dataclass(frozen=True)
+class WrongOp:
+    """An op that gave other bytes for the same inputs. places: how often; the rest is of the first place."""
+
+    op: str
+    places: int
+    step: int
+    name: str
+    pos: tuple[int, int]
+    verdict: str
+    detail: str
+    mismatch: Mismatch | None
+    type: str = field(default="wrong_op", init=False)
+
+    def again(self, verdict: str) -> "WrongOp":
+        """One more place; the worst verdict of all stays."""
+        return replace(self, places=self.places + 1, verdict=worst((self.verdict, verdict)))
+
+
+@dataclass(frozen=True)
 class Summary:
     """Totals over the records before it.
 
@@ -134,7 +153,7 @@ class Summary:
             raise AssertionError("the totals of a report must add up")
 
 
-Record = Config | Tensor | Token | Problem | FirstDivergence | Summary
+Record = Config | Tensor | Token | Problem | FirstDivergence | WrongOp | Summary
 
 
 def to_dict(record: Record) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gnomon.compare.mismatch import Place, listed
-from gnomon.compare.record import Config, FirstDivergence, Problem, Record, Summary, Tensor, Token
+from gnomon.compare.record import Config, FirstDivergence, Problem, Record, Summary, Tensor, Token, WrongOp
 from gnomon.compare.verdict import INCOMPARABLE, exit_code, worst
 
 LISTED = 10  # missing tensors, tokens and problems that are spelled out; the rest are counted
@@ -40,7 +40,7 @@ def table_rows(records: Sequence[Record]) -> list[Row]:
     for r in records:
         if isinstance(r, Tensor):
             name = re.sub(r"\bblocks\.\d+\.", "blocks.*.", r.name)
-            kinds.setdefault(name if r.kind == "tap" else f"{name} ({r.kind})", []).append(r)
+            kinds.setdefault(name if r.kind in ("tap", "op") else f"{name} ({r.kind})", []).append(r)
     rows = []
     for name, tensors in kinds.items():
         both = [
@@ -123,6 +123,9 @@ def terminal(records: Sequence[Record]) -> RenderableType:
             parts.append(Text(headline(r), style=f"bold {_colour(r.verdict)}"))
         elif isinstance(r, FirstDivergence):
             parts.append(Panel(_card(r), title="first divergence", title_align="left", border_style=_colour(r.verdict)))
+    wrong = [r for r in records if isinstance(r, WrongOp)]
+    if wrong:
+        parts.append(_wrong_ops(wrong))
     parts += [Text(note, style="yellow") for note in notes(records)]
     rows = table_rows(records)
     if rows:
@@ -167,6 +170,18 @@ def _card(card: FirstDivergence) -> RenderableType:
         more = [f"  {line}" for line in found.places()] if found.count > 1 else []
         parts += [Text(""), grid, Text(""), *(Text(line) for line in (found.total(), *more))]
     return Group(*parts)
+
+
+def _wrong_ops(wrong: Sequence[WrongOp]) -> RenderableType:
+    """Every op that gave other bytes for the same inputs, with its first mismatch."""
+    table = Table("wrong op", "places", "verdict", "first at", "observed", "expected", title="ops that are wrong by themselves",
+                  title_justify="left", title_style="bold red", box=None, pad_edge=False)  # fmt: skip
+    for r in wrong:
+        place = r.mismatch.first[0] if r.mismatch and r.mismatch.first else None
+        where = f"{r.name}{list(place.index)}" if place else r.name
+        sides = [f"{side.decimal} {side.bits}" for side in (place.observed, place.expected)] if place else ["", ""]
+        table.add_row(r.op, str(r.places), Text(r.verdict, style=_colour(r.verdict)), f"step {r.step}, {where}", *sides)
+    return table
 
 
 def _settings(settings: dict[str, str]) -> str:

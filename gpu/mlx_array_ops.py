@@ -84,7 +84,7 @@ class MlxArrayOps(Ops[mx.array]):
         }
 
     def with_forms(self, arm: str = "f32", kv: str = "f32") -> "MlxArrayOps":
-        return MlxArrayOps(cast(Arm, arm), cast(Storage, kv))
+        return type(self)(cast(Arm, arm), cast(Storage, kv))
 
     def describe(self) -> dict[str, str]:
         return {
@@ -263,12 +263,13 @@ class MlxArrayOps(Ops[mx.array]):
         if cache is None:
             return {}
         if isinstance(cache, Recurrent):
-            return {"rec.conv": np.array(cache.conv), "rec.delta": np.array(cache.delta)}
+            return {f"rec.{name}": np.array(a) for name, a in cache._asdict().items() if a is not None}
         return {f"kv.{name}": np.array(array) for name, array in cache.items()}
 
     def load_cache(self, arrays: dict[str, NDArray[Any]]) -> KV | Recurrent:
         if "rec.conv" in arrays:
-            return Recurrent(mx.array(arrays["rec.conv"]), mx.array(arrays["rec.delta"]))
+            delta = arrays.get("rec.delta")
+            return Recurrent(mx.array(arrays["rec.conv"]), None if delta is None else mx.array(delta))
         return {name.removeprefix("kv."): mx.array(array) for name, array in arrays.items()}
 
     def copy_cache(self, state: State, i: int) -> KV | Recurrent | None:

@@ -72,7 +72,7 @@ class NumpyOps(Ops[F32]):
         }
 
     def with_forms(self, arm: str = "f32", kv: str = "f32") -> "NumpyOps":
-        return NumpyOps(cast(Arm, arm), cast(Storage, kv), self.scratch_fill)
+        return type(self)(cast(Arm, arm), cast(Storage, kv), self.scratch_fill)
 
     def describe(self) -> dict[str, str]:
         return {"arm": self.arm, "kv": self.kv, "numpy": np.__version__}
@@ -216,12 +216,13 @@ class NumpyOps(Ops[F32]):
         if cache is None:
             return {}
         if isinstance(cache, Recurrent):
-            return {"rec.conv": cache.conv.copy(), "rec.delta": np.array(cache.delta)}
+            return {f"rec.{name}": a.copy() for name, a in cache._asdict().items() if a is not None}
         return {f"kv.{name}": array.copy() for name, array in cache.rows(0, state.length).items()}
 
     def load_cache(self, arrays: dict[str, NDArray[Any]]) -> KV | Recurrent:
         if "rec.conv" in arrays:
-            return Recurrent(arrays["rec.conv"].copy(), arrays["rec.delta"].copy())
+            delta = arrays.get("rec.delta")
+            return Recurrent(arrays["rec.conv"].copy(), None if delta is None else delta.copy())
         return KV({name.removeprefix("kv."): array.copy() for name, array in arrays.items()})
 
     def copy_cache(self, state: State, i: int) -> KV | Recurrent | None:

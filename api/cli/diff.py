@@ -9,6 +9,8 @@ from rich.progress import Progress
 
 from gnomon.cli.options import ArmOption, IdsOption, JsonOption, KvOption, ModelArgument, PromptOption, prompt_ids
 from gnomon.compare.diff import diff
+from gnomon.compare.isolate import grafted
+from gnomon.compare.isolate import isolate as isolated
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
 from gnomon.reference.errors import UsageError
@@ -20,6 +22,12 @@ def command(
     ids: IdsOption = None,
     prompt: PromptOption = None,
     steps: Annotated[int, typer.Option("--steps", min=0, help="greedy tokens after the prompt")] = 16,
+    isolate: Annotated[
+        bool, typer.Option("--isolate", help="give every op of the second engine the first one's inputs")
+    ] = False,
+    op_set: Annotated[
+        str | None, typer.Option("--op-set", help="only these ops come from the second engine, such as linear,mix")
+    ] = None,
     arm: ArmOption = "f32",
     kv: KvOption = "f32",
     as_json: JsonOption = False,
@@ -27,13 +35,23 @@ def command(
     """Diff two engines bitwise, fed the same tokens; name the first tensor that differs and how."""
     if len(engines) != 2:
         raise UsageError(f"Expected --engine twice, such as -e numpy -e mlx, but got {len(engines)}")
+    if isolate and op_set is not None:
+        raise UsageError("Expected --isolate or --op-set but got both")
     loaded = load(model)
     tokens = prompt_ids(loaded, ids, prompt, default="def main(" if loaded.tokenizer else None)
     expected, observed = (make_engine(name, loaded, arm, kv) for name in engines)
     with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
         task = bar.add_task(f"{expected.name} | {observed.name}", total=None)
-        report = diff(expected, observed, tokens, steps=steps,
-                      progress=lambda done, total: bar.update(task, completed=done, total=total))  # fmt: skip
+
+        def progress(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        if isolate:
+            report = isolated(expected, observed, tokens, steps, progress)
+        else:
+            if op_set is not None:
+                observed = grafted(expected, observed, [name for name in op_set.split(",") if name])
+            report = diff(expected, observed, tokens, steps, progress)
     if as_json:
         print(json.dumps(report.to_json()))
     else:

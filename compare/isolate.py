@@ -1,0 +1,97 @@
+"""Isolation: every op of the second engine gets the first engine's inputs, so each wrong op is listed with its own error,
+apart from what it would have inherited. And runs in which only chosen ops come from the second engine."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gnomon.compare.graft import Arrays, GraftedOps
+from gnomon.compare.lane import AnyEngine
+from gnomon.compare.record import Config, Kind, Record, Tensor, WrongOp
+from gnomon.compare.report import Report
+from gnomon.compare.verdict import judge
+from gnomon.reference.engine import Engine
+from gnomon.reference.errors import NonFiniteError, UsageError
+from gnomon.reference.protocol import Rows
+
+OPS = (
+    "embed", "embed_positions", "select", "linear", "rms_norm", "layer_norm", "l2_norm", "rope", "add", "mul", "silu",
+    "sigmoid", "gelu_tanh", "delta_decay", "split", "route", "experts", "kv_append", "scores", "exp_scores", "denom",
+    "mix", "causal_conv", "delta_rule",
+)  # fmt: skip
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Watcher:
+    """Judges every op as it runs; keeps the records."""
+
+    command: str
+    step: int = 0
+    start: int = 0
+    stop: int = 0
+    tensors: list[Tensor] = field(default_factory=list)
+    wrong: dict[str, WrongOp] = field(default_factory=dict)
+
+    def __call__(self, op: str, at: str, rows: Rows | None, home: Arrays, guest: Arrays) -> None:
+        for part in home:
+            self._judge(op, at or f"({op})", f".{part}" if len(home) > 1 and part else "", home[part], guest.get(part))
+
+    def _judge(self, op: str, at: str, suffix: str, expected: np.ndarray, observed: np.ndarray | None) -> None:  # type: ignore[type-arg]
+        name = f"{at}{suffix}"
+        # An inner result may be all zeros, and integers or bf16 bits of a cache are not judged for life.
+        found = judge(observed, expected, name, rule=None if at.startswith("blocks.") else "count", op=op)
+        kind: Kind = "op"
+        self.tensors.append(
+            Tensor(len(self.tensors), kind, self.step, name, (self.start, self.stop), op, (), found.verdict,
+                   found.detail, found.observed, found.expected)  # fmt: skip
+        )
+        if found.verdict == "identical":
+            return
+        first = self.wrong.get(op)
+        if first is None:
+            self.wrong[op] = WrongOp(op, 1, self.step, name, (self.start, self.stop), found.verdict, found.detail,
+                                     found.mismatch)  # fmt: skip
+        else:
+            self.wrong[op] = first.again(found.verdict)
+
+
+def isolate(
+    engine_a: AnyEngine, engine_b: AnyEngine, ids: Sequence[int], steps: int = 4, progress: Progress | None = None
+) -> Report:
+    """Run engine A greedily; run each op of engine B on A's inputs. The report lists each wrong op once, with the number
+    of places where it was wrong and its first mismatch. Raises UsageError for ids or steps that cannot be run."""
+    if not ids or steps < 0:
+        raise UsageError(f"Expected token ids and steps of at least 0 but got {len(ids)} ids and steps={steps}")
+    command = f"gnomon diff {engine_a.model.name} --engine {engine_a.name} --engine {engine_b.name} --isolate"
+    watcher = Watcher(command)
+    engine = grafted(engine_a, engine_b, (), watcher)
+    state, feed, done = engine.new(), list(ids), 0
+    try:
+        for done in range(steps + 1):
+            watcher.step, watcher.start, watcher.stop = done, state.length, state.length + len(feed)
+            logits, state = engine.forward(feed, state, want="all")
+            feed = [int(np.argmax(logits[-1]))]
+            if progress is not None:
+                progress(done + 1, steps + 1)
+    except NonFiniteError:
+        pass  # the op that made it has its record
+    config = Config(engine_a.describe(), engine_b.describe(), tuple(ids), steps, command)
+    records: list[Record] = [config, *watcher.tensors, *watcher.wrong.values()]
+    return Report.of(records, done + 1)
+
+
+def grafted(
+    engine_a: AnyEngine, engine_b: AnyEngine, chosen: Collection[str], watcher: Watcher | None = None
+) -> AnyEngine:
+    """Engine A with the chosen ops of engine B: names of ops, or of places ("blocks.0.mlp.gate").
+
+    Raises UsageError for an op that there is not.
+    """
+    places = set(chosen)
+    for name in places:
+        if name not in OPS and "." not in name and name not in ("logits", "ln_final"):
+            raise UsageError(f"Expected ops among {', '.join(OPS)} or places such as blocks.0.mlp.gate but got {name!r}")
+    ops = GraftedOps(engine_a.ops, engine_b.ops, lambda op, at: op in places or at in places, watcher)
+    return Engine(f"{engine_a.name}+{engine_b.name}[{','.join(sorted(places)) or '-'}]", engine_a.model, ops)
