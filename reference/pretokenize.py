@@ -44,9 +44,10 @@ def spelled(data: bytes) -> str:
 
 def unspelled(token: str) -> bytes:
     """The bytes a token stands for; one with a character outside the alphabet stands for its own UTF-8."""
-    if all(symbol in BYTE_OF for symbol in token):
+    try:
         return bytes(BYTE_OF[symbol] for symbol in token)
-    return token.encode()
+    except KeyError:
+        return token.encode()
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "config_holds_infinity": (option_text("1e-05", "1e999"), "finite numbers"),
     "config_holds_a_number_of_9000_digits": (option_text("1e-05", "9" * 9000), "config.json to be JSON"),
     "unknown_model_type": (options(model_type="mamba"), "model_type among"),
+    "model_type_not_read_here": (options(model_type="gpt2"), "model_type among"),
     "model_type_is_a_list": (options(model_type=["llama"]), "model_type"),
     "option_missing": (
         option_text('"num_hidden_layers": 2, ', ""),

@@ -25,18 +25,7 @@ MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 HEADER_LIMIT = 32 << 20  # bytes; a vocabulary of half a million tokens with its merges stays below
 BOOL, STRING, ARRAY = 7, 8, 9
-NUMBERS = {
-    0: "<u1",
-    1: "<i1",
-    2: "<u2",
-    3: "<i2",
-    4: "<u4",
-    5: "<i4",
-    6: "<f4",
-    10: "<u8",
-    11: "<i8",
-    12: "<f8",
-}
+NUMBERS = {0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 10: "<u8", 11: "<i8", 12: "<f8"}
 
 TYPE_NAMES = {int(kind): kind.name for kind in gguf.GGMLQuantizationType}
 

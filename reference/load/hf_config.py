@@ -9,11 +9,10 @@ from typing import Any
 
 from gnomon.reference.config import Config, Rope
 from gnomon.reference.errors import ModelError
-from gnomon.reference.families import family
 from gnomon.reference.load.options import Options, head_width
 from gnomon.reference.load.strict_json import show
 
-# What transformers assumes for an option that config.json leaves out, where the families differ.
+# The families read here, and what transformers assumes where their config.json leaves an option out.
 DEFAULTS: dict[str, dict[str, int]] = {
     "llama": {},
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
@@ -61,7 +60,8 @@ def read_config(given: dict[str, Any]) -> Config:
     """The Config that config.json describes. Raises ModelError for an option it cannot honour."""
     options = Options(given, "config.json")
     name = options.text("model_type")
-    family(name)  # refuses a model_type that is not wired
+    if name not in DEFAULTS:
+        raise ModelError(f"Expected a model_type among {', '.join(DEFAULTS)} in config.json but got {show(name)}")
     defaults = DEFAULTS[name]
     width, layers = options.integer("hidden_size"), options.layers("num_hidden_layers")
     heads = options.integer("num_attention_heads")
