@@ -13,7 +13,7 @@ demo: $(VENV)/installed
 	$(BIN)/gnomon demo
 
 test: $(VENV)/installed lint
-	$(BIN)/python -m pytest -m "not real and not peers"
+	$(BIN)/python -m pytest -n 2 -m "not real and not peers"
 
 lint: $(VENV)/installed
 	$(BIN)/ruff format --check .

@@ -32,12 +32,7 @@ def diff(
     """
     _check(engine_a, ids, steps)
     feed = [[int(i) for i in ids]]  # what each step runs
-    command = shlex.join(
-        (
-            *("gnomon", "diff", engine_a.model.name, "--engine", engine_a.name, "--engine", engine_b.name),
-            *("--ids", ",".join(str(i) for i in feed[0]), "--steps", str(steps)),
-        )
-    )
+    command = repeat_command(engine_a, engine_b, feed[0], "--steps", str(steps))
     config = Config(engine_a.describe(), engine_b.describe(), tuple(feed[0]), steps, command)
     other_model = _other_model(engine_a, engine_b)
     if other_model:
@@ -72,6 +67,17 @@ def diff(
         records[records.index(first)] = explained
         records += more
     return Report.of(records, done)
+
+
+def repeat_command(engine_a: AnyEngine, engine_b: AnyEngine, ids: Sequence[int], *rest: str) -> str:
+    """The command line that does it again."""
+    words = ["gnomon", "diff", engine_a.model.name, "--engine", engine_a.name, "--engine", engine_b.name]
+    words += ["--ids", ",".join(str(i) for i in ids), *rest]
+    settings = engine_a.describe()
+    for form in ("arm", "kv"):
+        if settings.get(form, "f32") != "f32":
+            words += [f"--{form}", settings[form]]
+    return shlex.join(words)
 
 
 def _compare(expected: Kept, observed: Kept, seq: int, step: int) -> list[Tensor]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gnomon.compare.diff import repeat_command
 from gnomon.compare.graft import Arrays, GraftedOps
 from gnomon.compare.lane import AnyEngine
 from gnomon.compare.record import Config, Kind, Record, Tensor, WrongOp
@@ -64,7 +65,7 @@ def isolate(
     of places where it was wrong and its first mismatch. Raises UsageError for ids or steps that cannot be run."""
     if not ids or steps < 0:
         raise UsageError(f"Expected token ids and steps of at least 0 but got {len(ids)} ids and steps={steps}")
-    command = f"gnomon diff {engine_a.model.name} --engine {engine_a.name} --engine {engine_b.name} --isolate"
+    command = repeat_command(engine_a, engine_b, ids, "--steps", str(steps), "--isolate")
     watcher = Watcher(command)
     engine = grafted(engine_a, engine_b, (), watcher)
     state, feed, done = engine.new(), list(ids), 0

@@ -4,8 +4,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+
+from broken_files import CASES, Case
+from gnomon.loading import load
 
 
 def gnomon(*args: str) -> subprocess.CompletedProcess[str]:
@@ -99,3 +103,28 @@ def test_no_misuse_ends_in_a_traceback(case: str) -> None:
 
 def test_an_empty_folder_of_vectors_does_not_pass(tmp_path: object) -> None:
     assert gnomon("selftest", "--vectors", str(tmp_path)).returncode == 2
+
+
+WATCHED = """
+import sys
+from gnomon.cli import main
+try:
+    main()
+finally:
+    if sys.platform == "linux":
+        print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+
+
+@pytest.mark.parametrize("case", CASES[:: len(CASES) // 24], ids=str)
+def test_a_broken_model_file_ends_in_one_sentence(tmp_path: Path, case: Case) -> None:
+    path = case.sound(tmp_path)
+    load(path)  # it was sound
+    case.damage(path)
+    command = [sys.executable, "-c", WATCHED, "inspect", "model", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert case.says in done.stderr
+    if sys.platform == "linux":
+        assert int(done.stdout.split()[-1]) < 200_000, "peak memory in KiB"
