@@ -9,6 +9,7 @@ report = gnomon.diff(reference, shadow, model.tokenizer.encode("def main("), ste
 print(report.text())
 """
 
+from gnomon.compare.check_op import check_op
 from gnomon.compare.diff import diff
 from gnomon.compare.same import assert_same_bytes
 from gnomon.engines import engine, engines
@@ -31,6 +32,7 @@ __all__ = [
     "Tap",
     "UsageError",
     "assert_same_bytes",
+    "check_op",
     "diff",
     "engine",
     "engines",

@@ -28,7 +28,8 @@ def first_unequal(records: Sequence[Record]) -> Tensor | None:
 def explain(
     record: Tensor, expected: AnyEngine, observed: AnyEngine, feed: Sequence[list[int]], command: str
 ) -> tuple[Tensor, list[Record]]:
-    """The record with the verdict its values allow; its card; a problem where a side did not repeat itself.
+    """The record with the verdict its values allow; its card, with the distances of all values; a problem where a side
+    did not repeat itself.
 
     feed: the ids of every step, as both engines ran them
     """
@@ -59,7 +60,7 @@ def explain(
         detail=record.detail,
         mismatch=found.mismatch,
     )
-    return record, [*problems, card]
+    return record, [*problems, card, *([found.histogram] if found.histogram else [])]
 
 
 def _run_again(side: Side, engine: AnyEngine, record: Tensor, feed: Sequence[list[int]]) -> Captured:

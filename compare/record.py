@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from gnomon.compare.histogram import Histogram
 from gnomon.compare.mismatch import Mismatch
 from gnomon.compare.verdict import Measure, exit_code, worst
 
@@ -153,7 +154,7 @@ class Summary:
             raise AssertionError("the totals of a report must add up")
 
 
-Record = Config | Tensor | Token | Problem | FirstDivergence | WrongOp | Summary
+Record = Config | Tensor | Token | Problem | FirstDivergence | Histogram | WrongOp | Summary
 
 
 def to_dict(record: Record) -> dict[str, Any]:

@@ -1,6 +1,5 @@
-"""Records for the eye: Rich renderables for the terminal, one small table for a notebook."""
+"""Records for the eye: what the terminal and the HTML file both say, and the Rich renderables for the terminal."""
 
-import html as escape
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,12 +67,16 @@ def headline(summary: Summary) -> str:
     )
 
 
+def positions(pos: tuple[int, int]) -> str:
+    """The positions of a tensor in words."""
+    start, stop = pos
+    return f"position {start}" if stop == start + 1 else f"positions {start} to {stop - 1}"
+
+
 def card_lines(card: FirstDivergence) -> list[str]:
     """The first divergence in words: where, made by what, from which inputs."""
-    start, stop = card.pos
-    positions = f"position {start}" if stop == start + 1 else f"positions {start} to {stop - 1}"
     lines = [f"{card.tap}: {card.verdict}" + (f" ({card.detail})" if card.detail else "")]
-    lines.append(f"step {card.step}, {positions}, made by {card.op}")
+    lines.append(f"step {card.step}, {positions(card.pos)}, made by {card.op}")
     if card.inputs:
         told = "all inputs are identical: this op made it" if card.inputs_equal else "not all inputs are identical"
         lines.append(told)
@@ -115,8 +118,8 @@ def terminal(records: Sequence[Record]) -> RenderableType:
     config = next((r for r in records if isinstance(r, Config)), None)
     if config is not None:
         parts += [
-            Text(f"expected  {_settings(config.expected)}"),
-            Text(f"observed  {_settings(config.observed)}"),
+            Text(f"expected  {settings(config.expected)}"),
+            Text(f"observed  {settings(config.observed)}"),
         ]
     for r in reversed(records):  # the summary is the last record, the card comes just before it
         if isinstance(r, Summary):
@@ -138,22 +141,6 @@ def terminal(records: Sequence[Record]) -> RenderableType:
     if config is not None:
         parts.append(Text(f"to see it again: {config.command}", style="dim"))
     return Group(*parts)
-
-
-def html(records: Sequence[Record]) -> str:
-    """The verdict, the card and the table as one HTML fragment; nothing is fetched."""
-    e = escape.escape
-    out = []
-    for r in reversed(records):
-        if isinstance(r, Summary):
-            out.append(f"<p><strong>{e(headline(r))}</strong></p>")
-        elif isinstance(r, FirstDivergence):
-            lines = card_lines(r) + (r.mismatch.text().splitlines() if r.mismatch else [])
-            out.append(f"<pre>{e(chr(10).join(lines))}</pre>")
-    out += [f"<p>{e(note)}</p>" for note in notes(records)]
-    head = "".join(f"<th>{column}</th>" for column in COLUMNS)
-    body = "".join(f"<tr>{''.join(f'<td>{e(cell)}</td>' for cell in row.cells())}</tr>" for row in table_rows(records))
-    return "\n".join([*out, f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"])
 
 
 def _card(card: FirstDivergence) -> RenderableType:
@@ -184,9 +171,9 @@ def _wrong_ops(wrong: Sequence[WrongOp]) -> RenderableType:
     return table
 
 
-def _settings(settings: dict[str, str]) -> str:
+def settings(told: dict[str, str]) -> str:
     """name=value; of a digest, the first 16 digits"""
-    return "  ".join(f"{name}={v[:16] if len(v) == 64 else v}" for name, v in settings.items())
+    return "  ".join(f"{name}={v[:16] if len(v) == 64 else v}" for name, v in told.items())
 
 
 def _colour(verdict: str) -> str:

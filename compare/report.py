@@ -1,16 +1,19 @@
 """A report: the records of one comparison, and the forms in which they can be read."""
 
 import io
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from gnomon.compare import render
+from gnomon.compare import html, render
 from gnomon.compare.record import FirstDivergence, Problem, Record, Summary, Tensor, Token, to_dict, to_jsonl
 from gnomon.compare.verdict import INCOMPARABLE, exit_code, worst
+from gnomon.reference.errors import UsageError
 
 TEXT_WIDTH = 120
 
@@ -72,8 +75,25 @@ class Report:
         """One line per record; the last is the summary."""
         return to_jsonl(self.records)
 
+    def to_html(self) -> str:
+        """One HTML document that needs no network, no script and no other file."""
+        return html.page(self.records)
+
+    def write_html(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_html` aside, then rename it into place. Raises UsageError where that cannot be done."""
+        out = Path(path)
+        aside = out.with_name(f".{out.name}.{os.getpid()}")
+        page = self.to_html()
+        try:
+            aside.write_text(page, encoding="utf-8")
+            aside.replace(out)
+        except OSError as error:
+            raise UsageError(f"Expected to write the report to {str(out)!r} but got: {error.strerror}") from error
+        finally:
+            aside.unlink(missing_ok=True)
+
     def _repr_html_(self) -> str:
-        return render.html(self.records)
+        return html.fragment(self.records)
 
 
 def summarise(records: Sequence[Record], steps: int) -> Summary:

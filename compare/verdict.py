@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from gnomon.compare import bits
 from gnomon.compare.bits import Uint16
+from gnomon.compare.histogram import Histogram, histogram
 from gnomon.compare.mismatch import Mismatch, mismatch
 
 NEAR_ULP: Final = 16  # the largest k that `ulp<=k` names; it says how far, not why: cancellation goes further
@@ -64,7 +65,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Finding:
-    """A verdict with its reason, the measures of both sides and, where bytes can be shown, the mismatch."""
+    """A verdict with its reason, the measures of both sides and, where bytes can be shown, what parts them."""
 
     name: str
     verdict: str
@@ -72,6 +73,7 @@ class Finding:
     observed: Measure | None
     expected: Measure | None
     mismatch: Mismatch | None = None
+    histogram: Histogram | None = None
 
     def text(self) -> str:
         head = f"{self.name or 'tensor'}: {self.verdict}" + (f" ({self.detail})" if self.detail else "")
@@ -183,12 +185,13 @@ def judge(
     if observed is None or expected is None or o is None or found.verdict in ("identical", *INCOMPARABLE):
         return found
     form = bits.format_of(observed, uint16)
-    differences = mismatch(bits.patterns(observed), bits.patterns(expected), form, name, op, inputs, command)
+    pair = bits.patterns(observed), bits.patterns(expected)
+    differences = mismatch(*pair, form, name, op, inputs, command)
     verdict = found.verdict
     if verdict == "differs" and differences is not None and differences.max_ulp is not None:
         k = differences.max_ulp
         verdict = "zero-sign" if k == 0 else f"ulp<={k}" if k <= NEAR_ULP else "differs"
-    return Finding(name, verdict, found.detail, o, e, differences)
+    return Finding(name, verdict, found.detail, o, e, differences, histogram(*pair, form, name))
 
 
 def _dead(m: Measure, rule: Rule) -> str:

@@ -277,7 +277,9 @@ class MlxArrayOps(Ops[mx.array]):
         return cache
 
     def truncate_cache(self, cache: KV, length: int) -> KV:
-        return {name: array[:length] for name, array in cache.items()}
+        kept = {name: array[:length] for name, array in cache.items()}
+        mx.eval(list(kept.values()))  # in this thread: the next step may run in another one
+        return kept
 
     def cache_nbytes(self, cache: KV | Recurrent | None) -> int:
         if cache is None:

@@ -109,6 +109,7 @@ class Engine(Generic[A]):
         for i, cache in enumerate(state.caches):
             state.caches[i] = self.ops.truncate_cache(cache, length) if length else self.ops.new_cache(i)
         state.length, state.ids = length, state.ids[:length]
+        state.forks = [n for n in state.forks if n <= length]
 
     def nbytes(self, state: State) -> int:
         """Memory the state holds, spare room included."""
@@ -133,6 +134,7 @@ class Engine(Generic[A]):
         """
         expected = state_specs(self.model.config, self.ops.describe()["kv"], len(ids))
         check_arrays(arrays, expected)
+        self._check_ids(ids)
         state = self.new()
         for i in range(self.model.config.layers if ids else 0):
             prefix = f"blocks.{i}."
@@ -159,10 +161,8 @@ class Engine(Generic[A]):
             raise UsageError(f"Expected want to be 'last', 'all' or 'none' but got want={want!r}")
         if len(rows.ids) == 0 or any(span.start >= span.stop for span in rows.spans):
             raise UsageError("Expected at least one token id for each sequence but got none")
-        vocab, limit = self.model.config.vocab, self.model.config.max_positions
-        if rows.ids.min() < 0 or rows.ids.max() >= vocab:
-            wrong = next(int(i) for i in rows.ids if not 0 <= i < vocab)
-            raise UsageError(f"Expected token ids from 0 to {vocab - 1} but got {wrong}")
+        self._check_ids(rows.ids.tolist())
+        limit = self.model.config.max_positions
         if int(rows.pos.max()) >= limit:
             raise UsageError(
                 f"Expected positions below max_positions={limit} but the step reaches position {int(rows.pos.max())}"
@@ -181,6 +181,12 @@ class Engine(Generic[A]):
             covered = span.stop
         if covered != len(rows.ids):
             raise UsageError(f"Expected spans to cover all {len(rows.ids)} rows but they cover {covered}")
+
+    def _check_ids(self, ids: Sequence[int]) -> None:
+        vocab = self.model.config.vocab
+        for i in ids:
+            if not 0 <= i < vocab:
+                raise UsageError(f"Expected token ids from 0 to {vocab - 1} but got {i}")
 
     def _own(self, state: State) -> None:
         if state.owner is not self:

@@ -76,7 +76,12 @@ class Ops(ABC, Generic[A]):
 
     Row-wise primitives never see a state, so a neighbour in the batch cannot matter. Composites are written here from
     primitives; that is their definition, and a fast engine overrides them with something that gives the same bytes.
+
+    scratch_fill: what memory holds before it is written, 0 or NaN; it must never matter. A table that keeps no such
+                  memory pays no heed to it
     """
+
+    scratch_fill: float = 0.0
 
     # --- border -------------------------------------------------------------------------------------------------
     @abstractmethod

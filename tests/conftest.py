@@ -1,6 +1,7 @@
 """The engines that the shared test bodies run on."""
 
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -9,7 +10,6 @@ import pytest
 from gnomon.engines import engine, engines
 from gnomon.models import micro
 from gnomon.reference.engine import Engine
-from gnomon.reference.model import Model
 from gnomon.reference.protocol import Ops
 
 NEEDS = {"numpy": "numpy", "mlx-array": "mlx"}  # engine -> the package that makes it available
@@ -17,8 +17,18 @@ NEEDS = {"numpy": "numpy", "mlx-array": "mlx"}  # engine -> the package that mak
 
 @pytest.fixture(params=NEEDS, scope="session")
 def engine_name(request: pytest.FixtureRequest) -> str:
-    """Each engine in turn. One whose package is absent is skipped; one whose package is there has to run."""
-    name: str = request.param
+    """Each engine in turn."""
+    return running(request.param)
+
+
+@pytest.fixture(params=NEEDS, scope="session")
+def other_name(request: pytest.FixtureRequest) -> str:
+    """Each engine in turn, for tests that move something from one to another."""
+    return running(request.param)
+
+
+def running(name: str) -> str:
+    """The name. An engine whose package is absent is skipped; one whose package is there has to run."""
     reason = engines()[name]
     if reason:
         try:
@@ -36,6 +46,6 @@ def ops(engine_name: str) -> Ops[Any]:
 
 
 @pytest.fixture(scope="session")
-def new_engine(engine_name: str) -> Callable[[Model], Engine[Any]]:
-    """Makes an engine that shares nothing with any other."""
-    return lambda model: engine(engine_name, model)
+def new_engine(engine_name: str) -> Callable[..., Engine[Any]]:
+    """Makes an engine that shares nothing with any other: of a model, an arm and a kv storage."""
+    return partial(engine, engine_name)

@@ -26,7 +26,7 @@ def near(x: Fraction, bits: int = 24, lowest: int = -149) -> float:
     while abs(x) < Fraction(2) ** top:
         top -= 1
     unit = max(top - bits + 1, lowest)
-    return math.ldexp(round(x / Fraction(2) ** unit), unit)
+    return math.copysign(math.ldexp(round(x / Fraction(2) ** unit), unit), x)
 
 
 def f32(x: float) -> float:
@@ -153,8 +153,10 @@ def dot(order: Sum) -> Callable[[Sequence[float], Sequence[float]], float]:
 
 
 def rsqrt(x: float) -> float:
+    with mpmath.workprec(300):
+        exact = 1 / mpmath.sqrt(mpmath.mpf(x))
     with mpmath.workprec(24):
-        return float(1 / mpmath.sqrt(mpmath.mpf(x, prec=200), prec=200) * 1)
+        return float(+exact)
 
 
 def sqrt(x: float) -> float:

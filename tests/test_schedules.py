@@ -5,11 +5,11 @@ Expected bytes come from one engine, the bytes under test from another one of th
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from running import LONG, SHORT, VOCAB, Exported, assert_same_state, in_batches, in_steps
 
 from gnomon.compare.same import assert_same_bytes
 from gnomon.models import micro
@@ -20,9 +20,6 @@ from gnomon.reference.numpy_ops import NumpyOps
 from gnomon.reference.protocol import Rows
 from gnomon.reference.state import State
 
-VOCAB = 97
-SHORT = [(7 * i * i + 3 * i + 11) % VOCAB for i in range(14)]  # longer than the window of 5
-LONG = [(5 * i * i + 13 * i + 2) % VOCAB for i in range(150)]  # longer than a chunk of 128 positions
 SCHEDULES = {
     "row by row": (SHORT, [1] * 14),
     "4,3,1,2,4": (SHORT, [4, 3, 1, 2, 4]),
@@ -33,7 +30,6 @@ SCHEDULES = {
 }
 
 NewEngine = Callable[[Model], Engine[Any]]
-Exported = dict[str, np.ndarray[Any, Any]]
 
 
 class Whole:
@@ -61,47 +57,25 @@ def engine(new_engine: NewEngine) -> Engine[Any]:
     return new_engine(micro())
 
 
-def assert_same_state(engine: Engine[Any], state: State, expected: Exported) -> None:
-    got = engine.export(state)
-    assert got.keys() == expected.keys()
-    attention = [f"blocks.{i}.kv.{side}" for i in range(2) for side in "kv"]
-    assert sorted(got) == sorted([*attention, "blocks.2.rec.conv", "blocks.2.rec.delta"])
-    for name, array in expected.items():
-        assert_same_bytes(got[name], array, name)
-
-
-def parts(ids: Sequence[int], lengths: Sequence[int]) -> list[Sequence[int]]:
-    assert sum(lengths) == len(ids)
-    return [ids[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0))]
-
-
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_chunking_changes_no_bit(engine: Engine[Any], whole: Whole, schedule: str) -> None:
     ids, lengths = SCHEDULES[schedule]
-    state, logits = engine.new(), []
-    for part in parts(ids, lengths):
-        logits.append(engine.step(Rows.of([(state, part)]), want="all"))
+    state = engine.new()
+    logits = in_steps(engine, state, ids, lengths)
     expected, exported = whole(ids)
-    assert_same_bytes(np.concatenate(logits), expected, "logits")
-    assert_same_state(engine, state, exported)
+    assert_same_bytes(logits, expected, "logits")
+    assert_same_state(engine.export(state), exported)
 
 
 def test_neighbours_in_a_ragged_batch_change_no_bit(engine: Engine[Any], whole: Whole) -> None:
     """Three sequences of other lengths that join, pause and leave."""
     sequences = {"a": SHORT, "b": LONG[:9], "c": LONG[40:43]}
     steps = [{"a": 5, "b": 1, "c": 3}, {"b": 2, "a": 1}, {"a": 7}, {"b": 6, "a": 1}]
-    states = {name: engine.new() for name in sequences}
-    logits: dict[str, list[Any]] = {name: [] for name in sequences}
-    for step in steps:
-        batch = [(states[name], sequences[name][states[name].length :][:n]) for name, n in step.items()]
-        out = engine.step(Rows.of(batch), want="all")
-        for name, rows in zip(step, np.split(out, np.cumsum(list(step.values()))[:-1]), strict=True):
-            logits[name].append(rows)
+    logits, states = in_batches(engine, sequences, steps)
     for name, ids in sequences.items():
-        assert states[name].ids == ids
         expected, exported = whole(ids)
-        assert_same_bytes(np.concatenate(logits[name]), expected, f"logits of {name}")
-        assert_same_state(engine, states[name], exported)
+        assert_same_bytes(logits[name], expected, f"logits of {name}")
+        assert_same_state(engine.export(states[name]), exported)
 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 8, 17])
@@ -126,7 +100,7 @@ def test_what_is_wanted_changes_no_bit(engine: Engine[Any], whole: Whole, want: 
         assert_same_bytes(out, expected[-1:], "logits")
     else:
         assert out.shape == (0, VOCAB)
-    assert_same_state(engine, state, exported)
+    assert_same_state(engine.export(state), exported)
     assert_same_bytes(engine.forward([5], state)[0], whole([*SHORT, 5])[0][-1:], "the next logits")
 
 
@@ -154,7 +128,7 @@ def test_a_refused_step_changes_no_state(engine: Engine[Any], whole: Whole, bad:
         engine.step(BAD_STEPS[bad](*states))
     for state, ids in zip(states, (SHORT, LONG[:3]), strict=True):
         assert (state.length, state.ids) == (len(ids), ids)
-        assert_same_state(engine, state, whole(ids)[1])
+        assert_same_state(engine.export(state), whole(ids)[1])
         assert_same_bytes(engine.forward([7], state)[0], whole([*ids, 7])[0][-1:], "the next logits")
 
 
@@ -182,7 +156,7 @@ def test_no_value_that_is_not_finite_hides(new_engine: NewEngine, whole: Whole, 
         engine.step(step, want)
     for state, ids in zip(states, (SHORT, LONG[:3]), strict=True):
         assert (state.length, state.ids) == (len(ids), ids)
-        assert_same_state(engine, state, whole(ids)[1])
+        assert_same_state(engine.export(state), whole(ids)[1])
         assert_same_bytes(engine.forward([7], state)[0], whole([*ids, 7])[0][-1:], "the next logits")
 
 
@@ -190,8 +164,6 @@ def test_what_memory_held_before_changes_no_bit(whole: Whole) -> None:
     """NaN in every row that was never written; the reference is the engine that keeps such rows."""
     engine = Engine("numpy", micro(), NumpyOps(scratch_fill=np.nan))
     for ids, lengths in SCHEDULES.values():
-        state, logits = engine.new(), []
-        for part in parts(ids, lengths):
-            logits.append(engine.step(Rows.of([(state, part)]), want="all"))
-        assert_same_bytes(np.concatenate(logits), whole(ids)[0], "logits")
-        assert_same_state(engine, state, whole(ids)[1])
+        state = engine.new()
+        assert_same_bytes(in_steps(engine, state, ids, lengths), whole(ids)[0], "logits")
+        assert_same_state(engine.export(state), whole(ids)[1])

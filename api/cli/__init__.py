@@ -13,7 +13,7 @@ from collections.abc import Callable
 import typer
 from rich.console import Console
 
-from gnomon.cli import demo, diff, digest, inspect, run, selftest
+from gnomon.cli import bisect, check_op, compare, demo, diff, digest, explain, gate, inspect, receipts, run, selftest, trace
 from gnomon.reference.errors import GnomonError
 
 
@@ -37,10 +37,24 @@ app.command("demo")(exiting(demo.command))
 app.command("run")(exiting(run.command))
 app.command("digest")(exiting(digest.command))
 app.command("diff")(exiting(diff.command))
+app.command("bisect")(exiting(bisect.command))
+app.command("check-op")(exiting(check_op.command))
+app.command("explain")(exiting(explain.command))
 app.command("selftest")(exiting(selftest.command))
+app.command("trace")(exiting(trace.command))
+app.command("compare")(exiting(compare.command))
+
+app.command("gate")(exiting(gate.command))
+
+evidence = typer.Typer(help="Check receipts of gates.", no_args_is_help=True)
+evidence.command("verify")(exiting(receipts.verify_file))
+evidence.callback()(receipts.group)
+app.add_typer(evidence, name="receipts")
 
 look = typer.Typer(help="Show what a file holds.", no_args_is_help=True)
 look.command("model")(exiting(inspect.model))
+look.command("trace")(exiting(inspect.trace))
+look.command("tensor")(exiting(inspect.tensor))
 look.callback()(inspect.group)
 app.add_typer(look, name="inspect")
 

@@ -1,12 +1,21 @@
 """`gnomon inspect`: what a file holds."""
 
 import json
+from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
 from gnomon.cli.options import JsonOption, ModelArgument
+from gnomon.compare.mismatch import listed
+from gnomon.compare.trace_look import look_at, overview
+from gnomon.compare.trace_read import Trace
 from gnomon.loading import load
+
+TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="a trace directory")]
+
 
 
 def group() -> None:
@@ -36,4 +45,55 @@ def model(model: ModelArgument, as_json: JsonOption = False) -> int:
     console.print(table)
     values = sum(w.data.nbytes for w in weights)
     console.print(f"{len(weights)} weights, {values:,} bytes as stored")
+    return 0
+
+
+def trace(folder: TraceArgument, as_json: JsonOption = False) -> int:
+    """What a trace was made from, and its tensors, one line per kind. All but the bytes is checked."""
+    read = Trace(folder)
+    m = read.manifest
+    kinds = overview(read)
+    if as_json:
+        print(json.dumps({"manifest": m.to_json(), "kinds": [vars(kind) for kind in kinds]}))
+        return 0
+    console = Console(highlight=False)
+    console.print(f"[bold]{m.model}[/]  sha256 {m.model_sha256}")
+    console.print(", ".join(f"{key} {value}" for key, value in {**m.engine, **m.versions}.items()), markup=False)
+    told = f"{len(m.ids)} ids, the first {m.prompt} as the prompt, {m.schedule}: {' '.join(str(i) for i in m.ids)}"
+    console.print(told, markup=False)
+    if m.failed is not None:
+        console.print(m.failed, markup=False)
+    table = Table("tensor", "type", "records", "first shape", "values", "live", "made by", box=None, pad_edge=False)
+    for kind in kinds:
+        live = f"{100 * kind.live / kind.values:.1f} %" if kind.values else "-"
+        row = (kind.name, kind.dtype, str(kind.records), listed(kind.shape), f"{kind.values:,}", live, kind.op)
+        table.add_row(*row)
+    console.print(table)
+    values = "digests only" if m.digests_only else f"{len(read.shards)} shards"
+    console.print(f"{m.records} records, {values}")
+    return 0
+
+
+def tensor(
+    folder: TraceArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="such as blocks.0.attn.q")],
+    pos: Annotated[int | None, typer.Option("--pos", min=0, help="one position only")] = None,
+    state: Annotated[bool, typer.Option("--state", help="of the exported state, not the tap of that name")] = False,
+    first: Annotated[int, typer.Option("--first", min=1, help="how many values to spell out")] = 8,
+    as_json: JsonOption = False,
+) -> int:
+    """One tensor of a trace: how it was made, statistics, its first values as decimal, hexadecimal float and bits."""
+    views = look_at(Trace(folder), name, "state" if state else "tap", pos, first)
+    if as_json:
+        print(json.dumps([view.to_json() for view in views]))
+        return 0
+    console = Console(highlight=False, markup=False)
+    for view in views:
+        console.print(view.title, style="bold")
+        console.print(view.origin)
+        console.print(view.statistics)
+        table = Table("index", "decimal", "hex float", "bits", box=None, pad_edge=False)
+        for index, number in view.first:
+            table.add_row(listed(index), number.decimal, number.hex, number.bits)
+        console.print(table if view.first else "no value is stored: the trace holds digests only")
     return 0

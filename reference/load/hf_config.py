@@ -7,67 +7,65 @@ reader does not know might change the arithmetic. What config.json leaves out ha
 
 from typing import Any
 
-from gnomon.reference.config import Config, Rope
+from gnomon.reference.config import Config
 from gnomon.reference.errors import ModelError
+from gnomon.reference.load import hf_layers as layer
+from gnomon.reference.load.hf_gpt2 import read_gpt2
+from gnomon.reference.load.hf_options import (
+    DEFAULTS,
+    FAMILY_HARMLESS,
+    FAMILY_NEUTRAL,
+    HARMLESS,
+    HYBRIDS,
+    MULTIMODAL,
+    NEUTRAL,
+    QK_NORM,
+)
+from gnomon.reference.load.hf_rope import rope
 from gnomon.reference.load.options import Options, head_width
 from gnomon.reference.load.strict_json import show
 
-# The families read here, and what transformers assumes where their config.json leaves an option out.
-DEFAULTS: dict[str, dict[str, int]] = {
-    "llama": {},
-    "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
-    "qwen2": {"num_key_value_heads": 32, "sliding_window": 4096},
-    "qwen3": {"num_key_value_heads": 32, "sliding_window": 4096, "head_dim": 128},
-}
-
-# Options with one value that this contract can honour.
-NEUTRAL: dict[str, Any] = {
-    "add_cross_attention": False,
-    "attention_bias": False,
-    "chunk_size_feed_forward": 0,
-    "hidden_act": "silu",
-    "is_causal": True,
-    "is_decoder": False,
-    "is_encoder_decoder": False,
-    "mlp_bias": False,
-    "partial_rotary_factor": 1.0,
-    "pretraining_tp": 1,
-    "pruned_heads": {},
-    "rope_interleaved": False,
-    "tie_encoder_decoder": False,
-    "use_mrope": False,
-}
-
-# Book-keeping, training and text generation: no value of these reaches the arithmetic of a forward pass.
-HARMLESS = frozenset(
-    """
-    _attn_implementation _attn_implementation_autoset _commit_hash _name_or_path architectures
-    attention_dropout attn_implementation bad_words_ids begin_suppress_tokens bos_token_id
-    decoder_start_token_id diversity_penalty do_sample dtype early_stopping encoder_no_repeat_ngram_size
-    eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
-    forced_eos_token_id id2label initializer_range is_llama_config label2id length_penalty max_length
-    max_sequence_length min_length name_or_path no_repeat_ngram_size num_beam_groups num_beams
-    num_return_sequences output_attentions output_hidden_states output_scores pad_token_id prefix
-    problem_type remove_invalid_values repetition_penalty return_dict return_dict_in_generate
-    sep_token_id suppress_tokens task_specific_params temperature tf_legacy_loss tokenizer_class top_k
-    top_p torch_dtype torchscript transformers.js_config transformers_version typical_p unk_token_id
-    unsloth_fixed unsloth_version use_bfloat16 use_cache
-    """.split()  # noqa: SIM905 one word per line would take a page
-)
+MODEL_TYPES = (*DEFAULTS, "gpt2", "qwen3_5")
 
 
 def read_config(given: dict[str, Any]) -> Config:
     """The Config that config.json describes. Raises ModelError for an option it cannot honour."""
     options = Options(given, "config.json")
     name = options.text("model_type")
-    if name not in DEFAULTS:
-        raise ModelError(f"Expected a model_type among {', '.join(DEFAULTS)} in config.json but got {show(name)}")
-    defaults = DEFAULTS[name]
+    if name not in MODEL_TYPES:
+        raise ModelError(f"Expected a model_type among {', '.join(MODEL_TYPES)} in config.json but got {show(name)}")
+    if name == "gpt2":
+        return read_gpt2(options)
+    if name == "qwen3_5":
+        name, options = "qwen3_5_text", text_options(options)
+    return read_decoder(options, name)
+
+
+def text_options(outer: Options) -> Options:
+    """The options of the text model of a Qwen3.5; those around it place pictures among its rows, and text has none."""
+    given = outer.take("text_config")
+    if not isinstance(given, dict):
+        raise outer.wrong("text_config", given, "an object")
+    options = Options(given, "text_config of config.json")
+    if (name := options.text("model_type")) != "qwen3_5_text":
+        raise options.wrong("model_type", name, "model_type='qwen3_5_text'")
+    tied = outer.flag("tie_word_embeddings", False)
+    if options.left.get("tie_word_embeddings", False) is not tied:
+        raise options.wrong("tie_word_embeddings", not tied, f"tie_word_embeddings={tied}, as around it,")
+    outer.refuse_rest({}, MULTIMODAL)
+    return options
+
+
+def read_decoder(options: Options, name: str) -> Config:
+    """The Config of one of the decoders."""
+    defaults, hybrid = DEFAULTS[name], name in HYBRIDS
     width, layers = options.integer("hidden_size"), options.layers("num_hidden_layers")
     heads = options.integer("num_attention_heads")
     kv_heads = options.integer_or_none("num_key_value_heads", defaults.get("num_key_value_heads"))
     head_dim = options.integer_or_none("head_dim", defaults.get("head_dim"))
     head_dim = head_width(width, heads) if head_dim is None else head_dim
+    kinds = layer.kinds(options, layers) if hybrid else ()
+    delta = layer.delta(options) if hybrid else None
     config = Config(
         family=name,
         vocab=options.integer("vocab_size"),
@@ -78,65 +76,16 @@ def read_config(given: dict[str, Any]) -> Config:
         head_dim=head_dim,
         ffn=options.integer("intermediate_size"),
         eps=options.number("rms_norm_eps"),
-        rope=rope(options, head_dim),
+        rope=rope(options, head_dim, 0.25 if hybrid else None),
         max_positions=options.integer("max_position_embeddings"),
-        windows=windows(options, name, layers),
+        windows=layer.windows(options, name, layers),
         tied=options.flag("tie_word_embeddings", False),
         qkv_bias=name == "qwen2",
-        qk_norm=name == "qwen3",
+        qk_norm=name in QK_NORM,
+        gated=hybrid,
+        kinds=kinds,
+        delta=delta if "delta" in kinds else None,
+        moe=layer.moe(options, name, layers),
     )
-    options.refuse_rest(NEUTRAL, HARMLESS)
+    options.refuse_rest(NEUTRAL | FAMILY_NEUTRAL.get(name, {}), (*HARMLESS, *FAMILY_HARMLESS.get(name, ())))
     return config
-
-
-def rope(options: Options, head_dim: int) -> Rope:
-    """Base and width of the rotation
-
-    transformers 4: `rope_theta`, and `rope_scaling` null or {"rope_type" or "type": ...}
-    transformers 5: `rope_parameters` {"rope_theta": ..., "rope_type": ...}
-    """
-    scaling, parameters = options.take("rope_scaling"), options.take("rope_parameters")
-    if scaling and parameters and scaling != parameters:
-        raise options.wrong("rope_scaling", scaling, "rope_scaling to be the same as rope_parameters")
-    given = scaling or parameters or {}
-    if not isinstance(given, dict):
-        raise options.wrong("rope_parameters" if parameters else "rope_scaling", given, "an object")
-    inner = Options(given, "the rope parameters of config.json")
-    old_key, new_key = inner.take("type"), inner.take("rope_type")
-    kind = next(key for key in (new_key, old_key, "default") if key is not None)
-    if kind != "default":
-        raise ModelError(f"Expected rope type 'default' but config.json asks for rope_type={show(kind)}")
-    theta = inner.number("rope_theta", options.left.get("rope_theta") or 10000.0)
-    if options.number("rope_theta", theta) != theta:
-        raise ModelError(f"Expected one rope_theta in config.json but its rope parameters say {theta}")
-    inner.refuse_rest({"partial_rotary_factor": 1.0})
-    return Rope(theta=theta, dim=head_dim)
-
-
-def windows(options: Options, name: str, layers: int) -> tuple[int | None, ...]:
-    """The window of each layer; W positions include the row's own, as in transformers' mask (j > p - W)
-
-    Mistral: `sliding_window` in every layer. Qwen: only with `use_sliding_window`, and then in the layers
-    that `layer_types` calls "sliding_attention" or, without it, in those from `max_window_layers` on.
-    """
-    if name == "llama":
-        return (None,) * layers
-    window = options.integer_or_none("sliding_window", DEFAULTS[name]["sliding_window"])
-    if name == "mistral":
-        return (window,) * layers
-    used = options.flag("use_sliding_window", False)
-    first = options.integer("max_window_layers", 28)
-    kinds = options.take("layer_types")
-    if kinds is None:
-        slides = used and window is not None
-        kinds = ["sliding_attention" if slides and i >= first else "full_attention" for i in range(layers)]
-    if not isinstance(kinds, list) or len(kinds) != layers:
-        raise options.wrong("layer_types", kinds, f"a list with one entry for each of {layers} layers")
-    for kind in kinds:
-        if kind not in ("full_attention", "sliding_attention"):
-            raise ModelError(f"Expected layer types full_attention and sliding_attention but got {show(kind)}")
-        if kind == "sliding_attention" and (window is None or not used):
-            raise ModelError(
-                "Expected sliding_window and use_sliding_window for layers of sliding_attention but got none"
-            )
-    return tuple(window if kind == "sliding_attention" else None for kind in kinds)

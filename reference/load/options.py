@@ -41,6 +41,13 @@ class Options:
             raise self.wrong(key, value, "an integer")
         return value
 
+    def size(self, key: str, default: int | None = None) -> int:
+        """A whole number from 1 to 2^31 - 1; without a default the option is required."""
+        value = self.integer(key, default)
+        if not 1 <= value < 1 << 31:
+            raise self.wrong(key, value, "a positive integer below 2^31")
+        return value
+
     def items(self, key: str, kind: type[T], default: list[T] | None = None) -> list[T]:
         """A list whose items are all of type `kind`."""
         value = self._take(key, default)

@@ -16,7 +16,7 @@ from gnomon.reference.ops.chunked import chunks, dot_of_chunks
 
 F32 = NDArray[np.float32]
 
-TILE_OUTPUTS = 512
+TILE_OUTPUTS = 768
 TILE_FLOATS = 1 << 14  # accumulators of one tile: 64 KiB, within a core's cache
 
 POOL_JOBS = 8  # below that a hand-over to another thread costs more than it saves

@@ -3,9 +3,11 @@
 from typing import Any
 
 import numpy as np
+from oracle import arms
 from oracle import attention as oracle
 
-from cases.case import Case, Results, joined
+from cases.arms import ROUNDED, kept
+from cases.case import Case, Results, in_forms, joined
 from cases.values import F32, cancelling, paired, scattered, sparse
 from gnomon.reference.protocol import Ops, Rows
 from gnomon.reference.state import State
@@ -20,8 +22,9 @@ def attention_case(
     window: int | None = None,
     kind: str = "plain",
     scale: float | None = None,
+    kv: str = "f32",
 ) -> Case:
-    """spans: for each sequence the positions it holds and the rows that join it"""
+    """spans: for each sequence the positions it holds and the rows that join it; kv: how keys and values are stored"""
     scale = oracle.usual_scale(d) if scale is None else scale
     sequences = [inputs(kind, f"{name} {i}", held, new, heads, kv_heads, d) for i, (held, new) in enumerate(spans)]
 
@@ -39,6 +42,7 @@ def attention_case(
         return Rows.of(batch)
 
     def run(ops: Ops[Any]) -> Results:
+        ops = in_forms(ops, kv=kv)
         q = ops.array(np.concatenate([flat(q) for q, _, _ in sequences]))
         k, v = (
             ops.array(np.concatenate([flat(s[side][held:]) for (held, _), s in zip(spans, sequences, strict=True)]))
@@ -66,12 +70,14 @@ def attention_case(
         results: Results = {"z": [], "appended k": [], "appended v": []}
         for i, ((held, new), (q, k, v)) in enumerate(zip(spans, sequences, strict=True)):
             pos = list(range(held, held + new))
-            found = oracle.attention(q.tolist(), k.tolist(), v.tolist(), pos, scale, window)
+            keys, values = ([[arms.stored(head, kv) for head in row] for row in x.tolist()] for x in (k, v))
+            found = oracle.attention(q.tolist(), keys, values, pos, scale, window)
             results["z"] += [joined(row) for row in found.z]
-            results["appended k"] += flat(k[held:]).tolist()
-            results["appended v"] += flat(v[held:]).tolist()
+            results["appended k"] += [joined(row) for row in keys[held:]]
+            results["appended v"] += [joined(row) for row in values[held:]]
             results |= {f"scores {i}": found.scores, f"exp {i}": found.exp, f"denom {i}": found.denom}
-            results |= {f"kv.k {i}": k.tolist(), f"kv.v {i}": v.tolist()}
+            state = kept("k", k.tolist(), kv) | kept("v", v.tolist(), kv)
+            results |= {f"kv.{name} {i}": array for name, array in state.items()}
         results["whole"] = results["z"]
         return results
 
@@ -120,4 +126,18 @@ def attention_cases() -> list[Case]:
         attention_case("tiny, window 5", [(130, 3)], 4, 2, 10, window=5, kind="tiny"),
         attention_case("wide", [(130, 3)], 4, 2, 10, kind="wide"),
         attention_case("large", [(130, 2)], 4, 2, 10, kind="large"),
+        *(case for kv in ROUNDED for case in stored_attention_cases(kv)),
+    ]
+
+
+def stored_attention_cases(kv: str) -> list[Case]:
+    """Every row reads what is stored, its own key and value included."""
+    return [
+        attention_case(f"first row, {kv}", [(0, 1)], 2, 1, 10, kv=kv),
+        attention_case(f"prefill, {kv}", [(0, 7)], 4, 2, 10, kv=kv),
+        attention_case(f"decode over 128, {kv}", [(130, 1)], 4, 2, 10, kv=kv),
+        attention_case(f"window 5 over 128, {kv}", [(126, 4)], 4, 2, 10, window=5, kv=kv),
+        attention_case(f"batch of three, {kv}", [(3, 2), (0, 4), (140, 1)], 4, 2, 10, kv=kv),
+        attention_case(f"tiny, {kv}", [(130, 3)], 4, 2, 10, kind="tiny", kv=kv),
+        attention_case(f"wide, {kv}", [(30, 3)], 4, 2, 10, kind="wide", kv=kv),
     ]

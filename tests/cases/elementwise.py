@@ -72,20 +72,26 @@ def pair_case(op: str, name: str, x: F32, y: F32) -> Case:
     )
 
 
-def silu_case(name: str, x: F32) -> Case:
+def row_case(op: str, name: str, x: F32) -> Case:
+    """An elementary function that is an op by itself."""
+    judge = getattr(elementary, op)
     return Case(
-        "silu",
+        op,
         name,
-        lambda ops: {"y": ops.numpy(ops.silu("", ops.array(x)))},
-        lambda: {"y": [[elementary.silu(value) for value in row] for row in x.tolist()]},
+        lambda ops: {"y": ops.numpy(getattr(ops, op)("", ops.array(x)))},
+        lambda: {"y": [[judge(value) for value in row] for row in x.tolist()]},
     )
 
 
 def pair_cases() -> list[Case]:
-    cases = [
-        silu_case("rows", scattered("plain", "silu", 3, 97)),
-        silu_case("edges of a row", BOTH_SIGNS[None]),
-    ]
+    cases = []
+    for op in ("silu", "sigmoid", "gelu_tanh"):
+        cases += [
+            row_case(op, "rows", scattered("plain", op, 3, 97)),
+            row_case(op, "edges of a row", BOTH_SIGNS[None]),
+            row_case(op, "tiny row", scattered("tiny", op, 2, 97)),
+            row_case(op, "large row", scattered("large", op, 2, 97)),
+        ]
     for kind in ("plain", "tiny", "large", "wide"):
         x, y = (scattered(kind, f"pair {side}", 2, 97) for side in "xy")
         cases += [pair_case(op, kind, x, y) for op in ("add", "mul", "swiglu")]

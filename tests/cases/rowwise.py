@@ -1,13 +1,14 @@
-"""Cases of the ops on rows: linear, norm, rope, embedding."""
+"""Cases of the ops on rows: linear, rope, embedding, and those that only move values."""
 
 from typing import Any
 
 import numpy as np
-from oracle import arms, norms, rowwise
+from oracle import arms, rowwise
 from oracle import rope as rope_oracle
 
 from cases.case import Case, Results, joined, loaded, pack, rows_at
 from cases.values import F32, cancelling, paired, scattered, sparse, unsettled
+from gnomon.reference.config import RopeScaling
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Ops, Rows
 from gnomon.reference.state import State
@@ -53,39 +54,6 @@ def linear_cases() -> list[Case]:
     return cases
 
 
-def rms_norm_case(name: str, x: F32, w: F32, eps: float = 1e-5, groups: int = 1) -> Case:
-    def judge() -> Results:
-        split = x.reshape(len(x), groups, -1).tolist()
-        return {"y": [joined([norms.rms_norm(part, loaded(w), eps) for part in row]) for row in split]}
-
-    return Case(
-        "rms_norm",
-        name,
-        lambda ops: {"y": ops.numpy(ops.rms_norm("", ops.array(x), pack(ops, w, "vector"), eps, groups))},
-        judge,
-    )
-
-
-def rms_norm_cases() -> list[Case]:
-    cases = []
-    for K in (1, 127, 128, 129, 300):
-        for R in (1, 2, 5):
-            x = scattered("plain", f"norm {K}", R, K)
-            cases.append(rms_norm_case(f"K{K} rows{R}", x, scattered("plain", f"gain {K}", K)))
-    w = scattered("plain", "gain", 300)
-    cases += [rms_norm_case(kind, scattered(kind, "norm", 3, 300), w) for kind in ("tiny", "large", "wide")]
-    cases += [
-        rms_norm_case("eps 1e-6", scattered("plain", "norm", 2, 300) * np.float32(2.0**-10), w, eps=1e-6),
-        rms_norm_case("2 groups", scattered("plain", "norm", 2, 20), w[:10], groups=2),
-        rms_norm_case("3 groups", scattered("plain", "norm", 2, 390), w[:130], groups=3),
-        rms_norm_case("zeros", sparse(scattered("plain", "norm", 2, 9)), -np.abs(w[:9])),
-        rms_norm_case("all zero", np.zeros((1, 9), np.float32), -np.abs(w[:9])),
-        rms_norm_case("unsettled weights", scattered("large", "norm", 2, 300), unsettled(w)),
-        rms_norm_case("tiny by tiny", scattered("tiny", "norm", 3, 40), scattered("tiny", "gain", 40)),
-    ]
-    return cases
-
-
 def rope_case(name: str, pos: list[int], heads: int, d: int, dim: int, theta: float, kind: str = "plain") -> Case:
     x, tables = scattered(kind, f"rope {d}", len(pos), heads * d), RopeTables(theta, dim)
     if kind == "tiny":
@@ -116,7 +84,43 @@ def rope_cases() -> list[Case]:
         rope_case("not ascending", [9, 2, 9, 0], 1, 10, 10, 10000.0),
         rope_case("tiny", [*start, 1000], 2, 10, 10, 10000.0, "tiny"),
         rope_case("large", start, 2, 10, 10, 10000.0, "large"),
+        *(scaled_rope_case(kind, theta, 40) for kind in SCALINGS for theta in (10000.0, 500000.0)),
     ]
+
+
+SCALINGS = {
+    "linear": (RopeScaling("linear", 3.0), {"rope_type": "linear", "factor": 3.0}),
+    "llama3": (  # of 20 frequencies some stay, some are blended, some divided
+        RopeScaling("llama3", 8.0, low=1.0, high=4.0, original_positions=512),
+        {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 512,
+        },
+    ),
+}
+
+
+def scaled_rope_case(kind: str, theta: float, dim: int) -> Case:
+    """Scaled frequencies, and a rotation by them."""
+    scaling, described = SCALINGS[kind]
+    pos, x, tables = [0, 1, 77, 4095], scattered("plain", "scaled", 4, 2 * dim), RopeTables(theta, dim, scaling)
+
+    def judge() -> Results:
+        inv_freq = rope_oracle.inverse_frequencies(theta, dim, described)
+        rows = zip(x.reshape(len(pos), 2, dim).tolist(), *rope_oracle.tables(pos, inv_freq), strict=True)
+        return {
+            "inv_freq": inv_freq,
+            "y": [joined([rope_oracle.rope(head, c, s) for head in row]) for row, c, s in rows],
+        }
+
+    def run(ops: Ops[Any]) -> Results:
+        y = ops.numpy(ops.rope("", ops.array(x), rows_at(*pos), 2, tables))
+        return {"inv_freq": tables.inv_freq, "y": y}
+
+    return Case("rope", f"{kind} scaling, theta {theta:g}", run, judge)
 
 
 def embed_case() -> Case:
@@ -128,6 +132,42 @@ def embed_case() -> Case:
         lambda ops: {"y": ops.numpy(ops.embed("", rows, pack(ops, table, "table")))},
         lambda: {"y": rowwise.embed(ids, loaded(table))},
     )
+
+
+def embed_positions_case() -> Case:
+    table, pos = unsettled(scattered("wide", "positions", 11, 7)), [10, 0, 3, 4]
+    return Case(
+        "embed_positions",
+        "not ascending",
+        lambda ops: {"y": ops.numpy(ops.embed_positions("", rows_at(*pos), pack(ops, table, "table")))},
+        lambda: {"y": rowwise.embed(pos, loaded(table))},
+    )
+
+
+def split_case(name: str, sizes: list[int], heads: int) -> Case:
+    x = scattered("wide", "split", 3, heads * sum(sizes))
+
+    def run(ops: Ops[Any]) -> Results:
+        parts = ops.split([""] * len(sizes), ops.array(x), sizes, heads)
+        return {f"part {i}": ops.numpy(part) for i, part in enumerate(parts)}
+
+    def judge() -> Results:
+        starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        of_heads = [[row[at : at + sum(sizes)] for at in range(0, len(row), sum(sizes))] for row in x.tolist()]
+        return {
+            f"part {i}": [joined([head[start : start + size] for head in row]) for row in of_heads]
+            for i, (start, size) in enumerate(zip(starts, sizes, strict=True))
+        }
+
+    return Case("split", name, run, judge)
+
+
+def split_cases() -> list[Case]:
+    return [
+        split_case("q, k and v", [12, 12, 20], 1),
+        split_case("query and gate per head", [5, 5], 3),
+        split_case("one part", [7], 2),
+    ]
 
 
 def select_case() -> Case:

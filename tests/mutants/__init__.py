@@ -6,10 +6,13 @@ fault and that no case may see: they show that a mutant dies of its fault and no
 
 import numpy as np
 
+from gnomon.reference.ops.bf16 import round_bf16
 from gnomon.reference.ops.chunked import chunked_dot
+from gnomon.reference.ops.quant import quant
 from gnomon.reference.ops.rope import rope
 from gnomon.reference.ops.settle import settle
-from mutants import attention, linear, rowwise
+from gnomon.reference.ops.silu import silu
+from mutants import arms, attention, experts, linear, norms, recurrent, rowwise
 from mutants.linear import Change
 
 MUTANTS: dict[str, tuple[str, Change]] = {
@@ -74,6 +77,102 @@ MUTANTS: dict[str, tuple[str, Change]] = {
     "probabilities before the sum": ("attention", {"mix": attention.probabilities_first}),
     "first row of a span": ("select", rowwise.row_op("select", rowwise.first_row)),
     "rows in the order of ids": ("embed", rowwise.row_op("embed", lambda rows, w: w[np.sort(rows.ids)])),
+    "positions from the step": (
+        "embed_positions",
+        rowwise.row_op("embed_positions", lambda rows, w: w[: len(rows.pos)]),
+    ),
+    "gates behind all queries": ("split", rowwise.split_with(rowwise.parts_behind_each_other)),
+    "gate before the query": ("split", rowwise.split_with(rowwise.last_part_first)),
+    "beta without sigmoid": ("sigmoid", rowwise.row_op("sigmoid", lambda x: x)),
+    "library tanh": ("gelu_tanh", rowwise.row_op("gelu_tanh", rowwise.tanh_of_the_library)),
+    "gelu by a sigmoid": ("gelu_tanh", rowwise.row_op("gelu_tanh", rowwise.sigmoid_gelu)),
+    "variance from the mean of squares": ("layer_norm", norms.layer_norm_with(variance=norms.mean_of_squares)),
+    "variance over n - 1": (
+        "layer_norm",
+        norms.layer_norm_with(variance=lambda x, c, n: norms.total(c * c) / np.maximum(n - 1, 1)),
+    ),
+    "difference not settled": ("layer_norm", norms.layer_norm_with(centred=lambda x, mu: x - mu)),
+    "layer_norm eps outside": ("layer_norm", norms.layer_norm_with(scale=lambda v, eps: 1 / (np.sqrt(v) + eps))),
+    "layer_norm settled once": ("layer_norm", norms.layer_norm_with(finish=lambda y, w, b: settle(y * w + b))),
+    "layer_norm gain not settled": (
+        "layer_norm",
+        norms.layer_norm_with(finish=lambda y, w, b: settle(settle(y) * w + b)),
+    ),
+    "division by the length": ("l2_norm", norms.l2_norm_with(norms.divided)),
+    "eps as the smallest length": ("l2_norm", norms.l2_norm_with(norms.no_smaller_than_eps)),
+    "mean instead of sum": ("l2_norm", norms.l2_norm_with(norms.mean_square)),
+    "gate before the norm": ("gated_norm", norms.gated_with(norms.gate_first)),
+    "gate by sigmoid": ("gated_norm", norms.gated_with(norms.sigmoid_gate)),
+    "gate not settled": ("gated_norm", norms.gated_with(norms.gate_unsettled)),
+    "gated norm by 1 + w": ("gated_norm", norms.gated_with(norms.one_plus_gain)),
+    "gated norm over all heads": ("gated_norm", norms.gated_with(norms.over_all_heads)),
+    "library exp of A_log": ("delta_decay", recurrent.library_decay(settle)),
+    "A not settled": ("delta_decay", recurrent.library_decay(np.array)),
+    "decay without bias": ("delta_decay", {"delta_decay": recurrent.without_bias}),
+    "decay not settled": ("delta_decay", {"delta_decay": recurrent.decay_unsettled}),
+    "conv state dropped between steps": ("causal_conv", recurrent.convolved(before=np.zeros_like)),
+    "conv state newest first": ("causal_conv", recurrent.convolved(before=lambda held: held[::-1])),
+    "conv state of new rows alone": ("causal_conv", recurrent.convolved(after=recurrent.only_new_rows)),
+    "taps backwards": ("causal_conv", recurrent.convolved(order=lambda w: w[:, ::-1])),
+    "conv with fma": ("causal_conv", recurrent.convolved(add=recurrent.fused)),
+    "conv without silu": ("causal_conv", recurrent.convolved(finish=settle)),
+    "scan carry from zero": ("delta_rule", recurrent.ruled(begin=np.zeros_like)),
+    "delta state transposed": ("delta_rule", recurrent.ruled(begin=recurrent.transposed)),
+    "delta state of the head before": ("delta_rule", recurrent.ruled(begin=lambda S: np.roll(S, 1, axis=0))),
+    "decayed state not settled": ("delta_rule", recurrent.ruled(decayed=lambda S, keep: S * keep)),
+    "state does not decay": ("delta_rule", recurrent.ruled(decayed=lambda S, keep: S)),
+    "dot over keys not chunked": ("delta_rule", recurrent.ruled(dot=recurrent.not_chunked)),
+    "dot over keys not settled": ("delta_rule", recurrent.ruled(dot=recurrent.unsettled_dot)),
+    "dot over keys in float64": ("delta_rule", recurrent.ruled(dot=recurrent.in_float64)),
+    "beta on the value alone": ("delta_rule", recurrent.ruled(written=lambda v, m, beta: settle(settle(v * beta) - m))),
+    "written state not settled": ("delta_rule", recurrent.ruled(joined=lambda S, k, u: S + k[:, :, None] * u[:, None])),
+    "outer product settled": (
+        "delta_rule",
+        recurrent.ruled(joined=lambda S, k, u: settle(S + settle(k[:, :, None] * u[:, None]))),
+    ),
+    "read before it is written": ("delta_rule", recurrent.ruled(read=lambda old, new: old)),
+    "key heads in turn": ("delta_rule", recurrent.ruled(heads=lambda x, group: np.tile(x, (1, group, 1)))),
+    "bf16 truncated": ("linear_bf16", arms.bf16_with(arms.truncated, arms.truncated)),
+    "bf16 activations truncated": ("linear_bf16", arms.bf16_with(activation=arms.truncated)),
+    "bf16 halves away from zero": ("linear_bf16", arms.bf16_with(arms.half_away, arms.half_away)),
+    "activations not in bf16": ("linear_bf16", arms.bf16_with(activation=arms.same)),
+    "weights not in bf16": ("linear_bf16", arms.bf16_with(weight=arms.same)),
+    "products in bf16": ("linear_bf16", arms.bf16_with(dot=arms.products_rounded)),
+    "results in bf16": ("linear_bf16", arms.bf16_with(finish=arms.rounded_result)),
+    "bf16 terms backwards": ("linear_bf16", arms.bf16_with(dot=linear.backwards)),
+    "bf16 bias before settle": ("linear_bf16", arms.bf16_with(finish=arms.bias_first)),
+    "quant per tensor": ("linear_int8", arms.int8_with(arms.per_tensor, arms.per_tensor)),
+    "quant of weights per tensor": ("linear_int8", arms.int8_with(weight=arms.per_tensor)),
+    "int8 halves away from zero": ("linear_int8", arms.int8_with(arms.half_away_from_zero, arms.half_away_from_zero)),
+    "int8 towards zero": ("linear_int8", arms.int8_with(arms.towards_zero, arms.towards_zero)),
+    "int8 by a reciprocal": ("linear_int8", arms.int8_with(arms.by_a_reciprocal, arms.by_a_reciprocal)),
+    "int8 scale from 128": ("linear_int8", arms.int8_with(arms.scale_128, arms.scale_128)),
+    "int8 scale not settled": ("linear_int8", arms.int8_with(arms.scale_unsettled, arms.scale_unsettled)),
+    "int8 dot in f32": ("linear_int8", arms.int8_with(dot=arms.f32_dot)),
+    "int8 scales first": ("linear_int8", arms.int8_with(scaled=arms.scales_first)),
+    "int8 weight scale first": ("linear_int8", arms.int8_with(scaled=arms.weight_scale_first)),
+    "int8 bias before settle": ("linear_int8", arms.int8_with(finish=arms.bias_first)),
+    "keys truncated to bf16": ("kv_bf16", arms.stored_as(arms.truncated)),
+    "keys to bf16, halves away": ("kv_bf16", arms.stored_as(arms.half_away)),
+    "one scale per position": ("kv_int8", arms.stored_with(arms.per_position)),
+    "scale of zeros is zero": ("kv_int8", arms.stored_with(arms.scale_zero)),
+    "kv scale not settled": ("kv_int8", arms.stored_with(arms.scale_unsettled)),
+    "own rows read unquantised": ("kv_int8", {"kv_append": arms.own_rows_unquantised}),
+    "own rows attended to unquantised": ("attention", {"kv_append": arms.own_rows_unquantised}),
+    "normalised in the order of ids": ("route", experts.route_with(summed=experts.by_id)),
+    "normalised smallest first": ("route", experts.route_with(summed=experts.smallest_first)),
+    "normalised by a reciprocal": ("route", experts.route_with(quotient=experts.by_a_reciprocal)),
+    "a tie to the higher id": ("route", experts.route_with(order=experts.tie_to_the_higher_id)),
+    "probabilities not settled": ("route", experts.route_with(probabilities=experts.unsettled_softmax)),
+    "softmax of the chosen": ("route", {"route": experts.softmax_of_the_chosen}),
+    "likeliest expert first": ("experts", experts.experts_with(order=experts.likeliest_first)),
+    "highest expert first": ("experts", experts.experts_with(order=experts.highest_id_first)),
+    "weight before the expert": (
+        "experts",
+        experts.experts_with(lambda y, p, out: settle(y + out), scaled=lambda x, p: settle(x * p)),
+    ),
+    "weighted result not settled": ("experts", experts.experts_with(lambda y, p, out: settle(y + p * out))),
+    "only the first row": ("experts", experts.experts_with(rows=lambda n: 1)),
 }
 
 SOUND: dict[str, tuple[str, Change]] = {
@@ -83,6 +182,22 @@ SOUND: dict[str, tuple[str, Change]] = {
     "norm in parts": ("rms_norm", rowwise.norm(rowwise.usual_scale, rowwise.usual_finish)),
     "rotation": ("rope", rowwise.rotated_with(rope)),
     "same window": ("attention", attention.wider_by(0)),
+    "parts of a layer_norm": ("layer_norm", norms.layer_norm_with()),
+    "parts of an l2_norm": ("l2_norm", norms.l2_norm_with(norms.usual_unit)),
+    # Below the floor a value stays there when it is multiplied by at most 1: these inner settles change no byte.
+    "unit not settled": ("l2_norm", norms.l2_norm_with(norms.usual_unit, lambda y, scale: settle(y * scale))),
+    "error not settled": ("delta_rule", recurrent.ruled(written=lambda v, m, beta: settle((v - m) * beta))),
+    "norm times gate": ("gated_norm", norms.gated_with(norms.in_order)),
+    "parts of a convolution": ("causal_conv", recurrent.convolved()),
+    "convolution settled by silu": ("causal_conv", recurrent.convolved(finish=silu)),
+    "parts of a delta rule": ("delta_rule", recurrent.ruled()),
+    "bf16 on plain matrices": ("linear_bf16", arms.bf16_with()),
+    "bf16 with fma": ("linear_bf16", arms.bf16_with(dot=linear.fused)),  # the products are exact
+    "int8 in integers": ("linear_int8", arms.int8_with()),
+    "int8 stored at once": ("kv_int8", arms.stored_with(quant)),
+    "bf16 stored at once": ("kv_bf16", arms.stored_as(round_bf16)),
+    "parts of a route": ("route", experts.route_with()),
+    "experts row by row": ("experts", experts.experts_with()),
 }
 
 __all__ = ["MUTANTS", "SOUND", "Change"]

@@ -30,7 +30,7 @@ def future(span: Span, rows: Rows, window: int | None) -> Array:
 
 def tiled_heads(self: NumpyOps, at: str, q: Array, rows: Rows, i: int, scale: float, window: int | None) -> list[Array]:
     """Query head h reads key head h mod kv_heads."""
-    _, kv_heads, d = rows.spans[0].state.cache(i).k.shape
+    _, kv_heads, d = rows.spans[0].state.cache(i).read("k", 0, 1).shape
     heads = q.shape[1] // d
     order = np.argsort([h % kv_heads for h in range(heads)], kind="stable")
     swapped = q.reshape(len(q), heads, d)[:, order].reshape(q.shape)

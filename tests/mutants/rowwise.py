@@ -157,3 +157,27 @@ def float64_angle(pos: Array, inv_freq: Array) -> Rotation:
 def first_row(x: Array, rows: Rows, want: str) -> Array:
     """Of each span, where the last is wanted."""
     return x if want == "all" else x[[span.start for span in rows.spans]]
+
+
+def tanh_of_the_library(x: Array) -> Array:
+    inner = F32(0.7978845608) * (x + F32(0.044715) * x * x * x)
+    return settle(F32(0.5) * x * (ONE + np.tanh(inner)))
+
+
+def sigmoid_gelu(x: Array) -> Array:
+    """The other approximation of the same paper."""
+    return settle(x * sigmoid(F32(1.702) * x))
+
+
+def parts_behind_each_other(x: Array, sizes: list[int], heads: int) -> list[Array]:
+    """All heads of the first part, then all of the second."""
+    return np.split(x, np.cumsum([size * heads for size in sizes])[:-1], axis=-1)
+
+
+def last_part_first(x: Array, sizes: list[int], heads: int) -> list[Array]:
+    parts = np.split(x.reshape(len(x), heads, -1), np.cumsum(sizes[::-1])[:-1], axis=-1)
+    return [part.reshape(len(x), -1) for part in parts[::-1]]
+
+
+def split_with(cut: Callable[[Array, list[int], int], list[Array]]) -> Change:
+    return {"split": lambda self, at, x, sizes, heads=1: cut(x, sizes, heads)}
