@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from running import attention_only
 
 from gnomon.compare.same import assert_same_bytes
 from gnomon.gpu import mlx_array
@@ -150,6 +151,44 @@ def test_an_engine_and_a_state_go_on_in_other_threads(mx: ModuleType) -> None:
             logits, _ = fresh.submit(engine.forward, ids, state).result()
     expected, _ = mlx_array.engine(micro()).forward(IDS)
     assert_same_bytes(logits, expected)
+
+
+def test_a_cut_state_goes_on_in_another_thread(mx: ModuleType) -> None:
+    engine = mlx_array.engine(attention_only())
+    _, state = engine.forward(IDS)
+    engine.truncate(state, 4)
+    with ThreadPoolExecutor(1) as fresh:
+        logits, _ = fresh.submit(engine.forward, [5, 6], state).result()
+    expected, _ = engine.forward([*IDS[:4], 5, 6])
+    assert_same_bytes(logits, expected)
+
+
+INTEGERS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Any]] = {  # the largest sums, and any others
+    "all 127": lambda rng, shape: np.full(shape, 127),
+    "all -127": lambda rng, shape: np.full(shape, -127),
+    "either sign": lambda rng, shape: rng.choice([-127, 127], shape),
+    "any": lambda rng, shape: rng.integers(-127, 128, shape),
+    "all but one": lambda rng, shape: np.where(np.arange(shape[1]) == 3, 126, 127) * np.ones((shape[0], 1)),
+}
+
+
+@pytest.mark.parametrize("K", [1, 127, 1023, 1024, 1025, 2048, 5000])
+@pytest.mark.parametrize("kind", INTEGERS)
+def test_no_integer_product_is_rounded_before_its_end(mx: ModuleType, kind: str, K: int) -> None:
+    """127 * 127 * 1024 is below 2^24: f32 holds every sum on the way, whatever its order. The end is rounded once."""
+    from gnomon.gpu.mlx_arms import integer_dot
+
+    rng = np.random.default_rng(K)
+    x, w = INTEGERS[kind](rng, (4, K)), INTEGERS["all 127" if kind == "all but one" else kind](rng, (37, K))
+    expected = (x.astype(np.int64) @ w.astype(np.int64).T).astype(np.float32)
+    got = integer_dot(mx.array(x.astype(np.float32)), mx.array(np.ascontiguousarray(w.T.astype(np.float32))))
+    assert_same_bytes(np.array(got), expected)
+
+
+def test_the_pieces_of_an_integer_product_are_as_long_as_they_may_be(mx: ModuleType) -> None:
+    from gnomon.gpu.mlx_arms import EXACT
+
+    assert 127 * 127 * EXACT < 1 << 24 < 127 * 127 * (EXACT + 128)
 
 
 def test_the_versions_are_those_that_run(mx: ModuleType) -> None:

@@ -13,7 +13,21 @@ from collections.abc import Callable
 import typer
 from rich.console import Console
 
-from gnomon.cli import bisect, check_op, compare, demo, diff, digest, explain, gate, inspect, receipts, run, selftest, trace
+from gnomon.cli import (
+    bisect,
+    check_op,
+    compare,
+    demo,
+    diff,
+    digest,
+    explain,
+    gate,
+    inspect,
+    receipts,
+    run,
+    selftest,
+    trace,
+)
 from gnomon.reference.errors import GnomonError
 
 

@@ -10,7 +10,7 @@ from gnomon.reference.config import Config, Rope
 from gnomon.reference.errors import ModelError
 from gnomon.reference.load.gguf_header import GgufFile, read_gguf
 from gnomon.reference.load.options import Options, head_width
-from gnomon.reference.load.stored import assemble
+from gnomon.reference.load.stored import Source, assemble
 from gnomon.reference.load.strict_json import show
 from gnomon.reference.model import Model
 from gnomon.reference.tokenizer import Tokenizer
@@ -61,7 +61,7 @@ def load_gguf(path: Path, name: str) -> Model:
     """The model in the file. Raises ModelError where it is broken or asks for something unknown."""
     file = read_gguf(path)
     config = read_config(file)
-    weights = assemble(config, file.tensors, file_name)
+    weights = assemble(config, file.tensors, lambda name, shape: Source(file_name(name), shape))
     if config.family == "llama":
         for i in range(config.layers):
             for part, heads in (("q", config.heads), ("k", config.kv_heads)):

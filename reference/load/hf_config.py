@@ -50,8 +50,8 @@ def text_options(outer: Options) -> Options:
     if (name := options.text("model_type")) != "qwen3_5_text":
         raise options.wrong("model_type", name, "model_type='qwen3_5_text'")
     tied = outer.flag("tie_word_embeddings", False)
-    if options.left.get("tie_word_embeddings", False) is not tied:
-        raise options.wrong("tie_word_embeddings", not tied, f"tie_word_embeddings={tied}, as around it,")
+    if (options.left.get("tie_word_embeddings") or False) is not tied:
+        raise outer.wrong("tie_word_embeddings", tied, "tie_word_embeddings to be the same as in its text_config")
     outer.refuse_rest({}, MULTIMODAL)
     return options
 

@@ -1,11 +1,15 @@
 """A Hugging Face directory: config.json, model.safetensors or its shards, tokenizer.json."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gnomon.reference.errors import ModelError
 from gnomon.reference.load.hf_config import read_config
+from gnomon.reference.load.hf_gpt2 import gpt2_sources
+from gnomon.reference.load.hf_options import HYBRIDS
+from gnomon.reference.load.hf_sources import decoder_sources
 from gnomon.reference.load.options import Options
 from gnomon.reference.load.safetensors_file import read_safetensors
 from gnomon.reference.load.stored import Stored, assemble
@@ -15,34 +19,33 @@ from gnomon.reference.tokenizer import Tokenizer
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
-# canonical name, without "blocks.{i}." -> name in the file, without "model.layers.{i}."
-NAMES = {
-    "embed": "model.embed_tokens",
-    "ln1": "input_layernorm",
-    "attn.q": "self_attn.q_proj",
-    "attn.k": "self_attn.k_proj",
-    "attn.v": "self_attn.v_proj",
-    "attn.q_norm": "self_attn.q_norm",
-    "attn.k_norm": "self_attn.k_norm",
-    "attn.out": "self_attn.o_proj",
-    "ln2": "post_attention_layernorm",
-    "mlp.gate": "mlp.gate_proj",
-    "mlp.up": "mlp.up_proj",
-    "mlp.out": "mlp.down_proj",
-    "ln_final": "model.norm",
-    "head": "lm_head",
+# Tensors that change nothing: tables that old versions of transformers wrote, which follow from rope_theta or from the
+# causal mask, and heads that draft tokens for the model to judge.
+IGNORED = {
+    "gpt2": re.compile(r"(transformer\.)?h\.\d+\.attn\.(masked_)?bias"),
+    "qwen3_next": re.compile(r"mtp\..+"),
+    "qwen3_5_text": re.compile(r"mtp\..+"),
 }
-
-# A table that old versions of transformers wrote and new ones ignore: it follows from rope_theta.
-IGNORED = re.compile(r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
+INV_FREQ = re.compile(r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
+# The norms of a hybrid that multiply by 1 + w: all but the gated one of its delta layers.
+PLUS_ONE = re.compile(r"ln_final\.weight|blocks\.\d+\.(ln[12]|attn\.[qk]_norm)\.weight")
+VISION = ("model.visual.", "visual.")
 
 
 def load_directory(path: Path, name: str) -> Model:
     """The model in the directory. Raises ModelError where a file is missing, broken or not supported."""
     given = parse_object(read_bytes(path / "config.json"), "config.json")
     config = read_config(given)
-    tensors = {name: tensor for name, tensor in read_tensors(path).items() if not IGNORED.fullmatch(name)}
-    weights = assemble(config, tensors, file_name)
+    ignored = IGNORED.get(config.family, INV_FREQ)
+    tensors = {key: tensor for key, tensor in read_tensors(path).items() if not ignored.fullmatch(key)}
+    if seen := [key for key in tensors if key.startswith(VISION)]:
+        raise ModelError(
+            f"Expected the weights of a text model but got {show(min(seen))}; save its language model by itself"
+        )
+    sources = gpt2_sources(tensors) if config.family == "gpt2" else decoder_sources(config, tensors)
+    weights = assemble(config, tensors, sources)
+    if config.family in HYBRIDS:
+        weights = {key: replace(w, plus_one=bool(PLUS_ONE.fullmatch(key))) for key, w in weights.items()}
     return Model(name, config, weights, read_tokenizer(path / "tokenizer.json", given))
 
 
@@ -50,19 +53,11 @@ def read_tokenizer(path: Path, given: dict[str, Any]) -> Tokenizer | None:
     """The tokenizer, if the directory has one, with the ids that config.json names."""
     if not path.exists():
         return None
-    options = Options(given, "config.json")
+    named = {key: value for key, value in given.items() if value is not None}
+    options = Options(given.get("text_config", {}) | named, "config.json")  # text_config: of a multimodal config
     eos = options.take("eos_token_id")
     eos_ids = [] if eos is None else eos if isinstance(eos, list) else [eos]
     return Tokenizer.from_json(path, bos_id=options.integer_or_none("bos_token_id"), eos_ids=eos_ids)
-
-
-def file_name(name: str) -> str:
-    """blocks.0.attn.q.weight -> model.layers.0.self_attn.q_proj.weight"""
-    module, _, kind = name.rpartition(".")
-    if module.startswith("blocks."):
-        _, i, module = module.split(".", 2)
-        return f"model.layers.{i}.{NAMES[module]}.{kind}"
-    return f"{NAMES[module]}.{kind}"
 
 
 def read_tensors(path: Path) -> dict[str, Stored]:

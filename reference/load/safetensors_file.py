@@ -9,15 +9,13 @@ from gnomon.reference.errors import ModelError
 from gnomon.reference.load.stored import Stored
 from gnomon.reference.load.strict_json import LIMIT, parse_object, show
 
-FLOATS = ("F32", "F16", "BF16")
-
 
 def read_safetensors(path: Path) -> dict[str, Stored]:
     """The tensors of the file, by name; their bytes are read-only views of it
 
     Format:  u64 length of the header, the header (JSON), then the tensors without a gap, little-endian
-    Raises ModelError where the file is truncated, its header too long or at odds with itself, or a type none
-    of F32, F16 and BF16. Nothing is allocated but the header.
+    Raises ModelError where the file is truncated, or its header too long or at odds with itself. Nothing is allocated
+    but the header.
     Source:  https://github.com/huggingface/safetensors, "Format"
     """
     try:
@@ -44,8 +42,6 @@ def read_safetensors(path: Path) -> dict[str, Stored]:
     for name, entry in header.items():
         if not isinstance(entry, dict):  # the library reads a list of the three as well
             raise ModelError(f"Expected {show(name)} in {path.name} to be an object but got {show(entry)}")
-        if entry["dtype"] not in FLOATS:
-            raise ModelError(f"Expected {show(name)} to have a type among {', '.join(FLOATS)} but got {entry['dtype']}")
         start, stop = entry["data_offsets"]
         tensors[name] = Stored(entry["dtype"], tuple(entry["shape"]), mapped[start:stop])
     return tensors
