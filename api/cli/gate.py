@@ -1,0 +1,142 @@
+"""`gnomon gate`: the executable requirements, or their planted faults; a line each, the verdict as JSON last."""
+
+import json
+from collections import Counter
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from gnomon.cli.options import JsonOption
+from gnomon.engines import engine as make_engine
+from gnomon.engines import engines as all_engines
+from gnomon.gates import receipt
+from gnomon.gates.all import GATES
+from gnomon.gates.gate import Verdict
+from gnomon.gates.run import PROMPTS, Result, exit_code, run_faults, run_gates, subject
+from gnomon.loading import load
+from gnomon.models import micro
+from gnomon.reference.errors import GnomonError, UsageError
+
+COLOURS: dict[Verdict, str] = {"PASS": "green", "FAIL": "red", "VOID": "red", "NOT RUN": "yellow"}
+
+
+def command(
+    name: Annotated[str | None, typer.Argument(help="one gate; default: all")] = None,
+    engine: Annotated[
+        list[str] | None, typer.Option("--engine", "-e", help="required engines; default: all that can run here")
+    ] = None,
+    falsify: Annotated[
+        bool, typer.Option("--falsify", help="run each gate on its planted faults: it must fail")
+    ] = False,
+    receipt_file: Annotated[Path | None, typer.Option("--receipt", help="write a hash-chained receipt")] = None,
+    key_file: Annotated[Path | None, typer.Option("--key", help="sign it: a file of 64 hex digits")] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Run the gates. Exit 0: every required one passed; 1: one failed or was void; 3: one could not be run."""
+    if name is not None and name not in GATES:
+        raise UsageError(f"Expected a gate among {', '.join(GATES)} but got {name!r}")
+    if key_file is not None and receipt_file is None:
+        raise UsageError("Expected --receipt FILE beside --key but got none")
+    key = None if key_file is None else receipt.read_key(key_file)
+    if receipt_file is not None and not receipt_file.parent.is_dir():
+        raise UsageError(f"Expected a folder for the receipt but there is no {str(receipt_file.parent)!r}")
+    gates = [GATES[name]] if name else list(GATES.values())
+    absent = {} if engine else {n: reason for n, reason in all_engines().items() if reason}
+    wanted = list(dict.fromkeys(engine or [n for n in all_engines() if n not in absent]))
+    for wanted_name in wanted:
+        known(wanted_name)
+
+    console = Console(highlight=False, soft_wrap=True)
+    results: list[Result] = []
+    with as_file(files("gnomon") / "vectors") as vectors, progress(as_json) as bar:
+        total = sum((len(g.faults) + 1 if falsify else 1) * (len(wanted) if g.per_engine else 1) for g in gates)
+        task = bar.add_task("", total=total)
+        run = run_faults if falsify else run_gates
+        for result in run(
+            gates,
+            wanted,
+            lambda engine_name: subject(make_engine, load, vectors, engine_name),
+            lambda gate, on: bar.update(task, description=f"{gate} {on}"),
+        ):
+            results.append(result)
+            bar.advance(task)
+            if not as_json:
+                console.print(line(result))
+    if not as_json:
+        for n, reason in absent.items():
+            console.print(text("NOT RUN", "(all of them)", n, reason))
+    summary = summed_up(results, wanted, absent, falsify)
+    if receipt_file is not None:
+        described = [*(model_of(n) for n in PROMPTS), *(settings(n) for n in wanted)]
+        public = receipt.write(receipt_file, summary, described, key)
+        summary |= {"receipt": receipt_file.name} | ({"public_key": public} if public else {})
+    print(json.dumps(summary))
+    return int(summary["exit_code"])
+
+
+def known(engine: str) -> None:
+    """Raises UsageError for a name that no engine has; one that cannot run here passes, and is NOT RUN later."""
+    try:
+        make_engine(engine, micro())
+    except UsageError:
+        raise
+    except Exception:  # a factory may raise anything; the gates say so one by one
+        return
+
+
+def settings(engine: str) -> dict[str, Any]:
+    """What an engine says of itself while it runs, or why it does not run."""
+    try:
+        return {"type": "engine", "name": engine, "settings": make_engine(engine, micro()).describe()}
+    except GnomonError as error:
+        return {"type": "engine", "name": engine, "absent": str(error)}
+
+
+def model_of(name: str) -> dict[str, Any]:
+    """The weights of a model as they are loaded here, or why they are not."""
+    try:
+        return {"type": "model", "name": name, "weights_sha256": load(name).digest}
+    except GnomonError as error:
+        return {"type": "model", "name": name, "absent": str(error)}
+
+
+def progress(hidden: bool) -> Progress:
+    """Which gate is running, on stderr; gone when it is over."""
+    columns = SpinnerColumn(), TextColumn("{task.completed}/{task.total} {task.description}"), TimeElapsedColumn()
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=hidden or not console.is_terminal)
+
+
+def line(result: Result) -> str:
+    """FAIL     incremental    mlx   first difference: ..."""
+    outcome = result.outcome
+    figures = ", ".join(f"{value:,} {name}" for name, value in outcome.figures.items())
+    what = f"{'caught' if outcome.verdict == 'PASS' else 'missed'}: {result.fault}: " if result.fault else ""
+    return text(outcome.verdict, result.gate, result.engine, what + (outcome.detail or figures))
+
+
+def text(verdict: Verdict, gate: str, engine: str, detail: str) -> str:
+    """One line in columns, its verdict coloured."""
+    rest = f"  {gate:<14} {engine or '-':<10} {detail}".rstrip()
+    return f"[{COLOURS[verdict]}]{verdict:<8}[/]{escape(rest)}"
+
+
+def summed_up(results: list[Result], wanted: list[str], absent: dict[str, str], falsify: bool) -> dict[str, Any]:
+    """The last line. Its verdict is PASS only where the exit code is 0."""
+    code = exit_code(results)
+    counts = Counter(result.outcome.verdict for result in results)
+    return {
+        "type": "summary",
+        "what": "faults" if falsify else "gates",
+        "verdict": {0: "PASS", 1: "FAIL", 3: "NOT RUN"}[code],
+        "exit_code": code,
+        "counts": {verdict: counts[verdict] for verdict in COLOURS},
+        "engines": wanted,
+        "absent": absent,
+        "results": [result.to_dict() for result in results],
+    }

@@ -1,0 +1,82 @@
+"""`gnomon receipts verify`: whether the lines of a receipt are those that were written."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gnomon.cli.options import JsonOption
+from gnomon.gates.all import GATES
+from gnomon.reference.chain import ChainError, Record, verify
+from gnomon.reference.errors import UsageError
+
+
+def group() -> None:
+    """Receipts of gates."""
+
+
+def verify_file(
+    file: Annotated[Path, typer.Argument(help="a receipt")],
+    public_key: Annotated[
+        str | None, typer.Option("--public-key", help="64 hex digits: it must be signed by it")
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Check every line. Exit 0: nothing was edited, removed, added or reordered; 1: something was; 2: unreadable."""
+    key = None if public_key is None else read_public_key(public_key)
+    try:
+        lines = file.read_text("ascii").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"Expected a receipt at {str(file)!r} but reading it failed: {error}") from error
+    try:
+        records = verify(lines, key)
+    except ChainError as error:
+        if as_json:
+            print(json.dumps({"valid": False, "line": error.index, "detail": str(error)}))
+            return 1
+        raise
+    signer = json.loads(lines[-1]).get("public_key", "")
+    summary = next((r for r in reversed(records) if r.get("type") == "summary"), {})
+    found = {
+        "valid": True,
+        "records": len(records),
+        "verdict": summary.get("verdict"),
+        "signed_by": signer,
+        "signature_checked": key is not None,
+        "other_headers": other_headers(records),
+    }
+    if as_json:
+        print(json.dumps(found))
+    else:
+        show(found)
+    return 0
+
+
+def other_headers(records: list[Record]) -> list[str]:
+    """Gates of the receipt whose question was not the one this version asks."""
+    asked = {r["gate"].partition(" / ")[0]: r.get("header_sha256") for r in records if r.get("type") == "gate"}
+    return [name for name, digest in asked.items() if name not in GATES or GATES[name].header.digest != digest]
+
+
+def show(found: Record) -> None:
+    print(f"{found['records']} records, unchanged; verdict {found['verdict']}")
+    if found["signature_checked"]:
+        print(f"signed by {found['signed_by']}")
+    elif found["signed_by"]:
+        print(f"names {found['signed_by']} as its signer; give --public-key to check the signature")
+    else:
+        print("not signed: one who rewrites all of it is not seen")
+    if found["other_headers"]:
+        print(f"asked otherwise by this version: {', '.join(found['other_headers'])}")
+
+
+def read_public_key(text: str) -> bytes:
+    """32 bytes from 64 hexadecimal digits. Raises UsageError."""
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise UsageError(f"Expected a public key of 64 hexadecimal digits but got {text!r:.80}")
+    return key
