@@ -1,0 +1,190 @@
+"""One's own kernel against the definition: awkward shapes, adversarial values, and the smallest case that fails."""
+
+import random
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.compare import bits
+from gnomon.compare.frameworks import Border, border
+from gnomon.compare.mismatch import mismatch
+from gnomon.compare.op_cases import KINDS, Case, plant_nan, read_case, sequence, values
+from gnomon.compare.op_table import OPS, OpUnderTest
+from gnomon.reference.errors import UsageError
+
+Array = NDArray[Any]
+Kernel = Callable[..., Any]
+SHRINK_TRIES = 300
+NOT_SHRUNK = "not shrunk: pip install hypothesis to get the smallest failing case"
+NOT_MET = "not shrunk: no simpler case was met that fails"
+
+
+@dataclass(frozen=True)
+class OpCheck:
+    """What a check found. cases, values: compared; kinds: cases by kind of values
+    case, detail, replay: of the smallest case that fails, with the command that shows it again; else empty
+    """
+
+    op: str
+    kernel: str
+    verdict: str
+    seed: int
+    cases: int
+    values: int
+    kinds: dict[str, int]
+    case: str = ""
+    detail: str = ""
+    replay: str = ""
+    note: str = ""
+    type: str = field(default="check_op", init=False)
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.verdict == "PASS" else 1
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": self.type} | asdict(self)
+
+    def text(self) -> str:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.items())
+        lines = [f"{self.verdict} {self.op} {self.kernel}: {self.cases} cases ({kinds}), {self.values:,} values"]
+        if self.verdict == "PASS":
+            lines[0] += " identical"
+        else:
+            lines += [
+                f"smallest failing case: {self.case}",
+                *self.detail.splitlines(),
+                f"to see it again: {self.replay}",
+            ]
+        return "\n  ".join(lines + ([self.note] if self.note else []))
+
+
+def check_op(
+    name: str,
+    kernel: Kernel,
+    *,
+    runs: int = 200,
+    seed: int = 0,
+    case: str | None = None,
+    framework: str = "numpy",
+    kernel_name: str = "",
+) -> OpCheck:
+    """Call `kernel` as the op `name` of the contract on `runs` cases and compare every bit.
+
+    case: run this one only, as a failing check printed it; framework: of the arrays the kernel gets ("numpy", "mlx",
+    "cupy", "torch"); kernel_name: module:function, for the command that is printed
+    Raises UsageError for an unknown op, case or framework, NotRunError where the framework is not installed.
+    """
+    op = OPS.get(name)
+    if op is None:
+        raise UsageError(f"Expected an op among {', '.join(OPS)} but got {name!r}")
+    if runs < 1 or seed < 0:
+        raise UsageError(f"Expected at least one run and a seed from 0 up but got runs={runs}, seed={seed}")
+    told = kernel_name or f"{kernel.__module__}:{getattr(kernel, '__qualname__', type(kernel).__name__)}"
+    across = border(framework)
+    cases = sequence(op.sizes, seed, runs) if case is None else [read_case(case, op.sizes)]
+    kinds: Counter[str] = Counter()
+    compared = 0
+    for one in cases:
+        kinds[one.kind] += 1
+        count, detail = run_case(op, kernel, one, seed, across)
+        compared += count
+        if detail:
+            smallest, note = (one, "") if case is not None else shrink(op, kernel, one, seed, across)
+            detail = run_case(op, kernel, smallest, seed, across)[1] or detail
+            words = ["gnomon", "check-op", name, told, "--seed", str(seed), "--case", str(smallest)]
+            words += ["--framework", framework] if framework != "numpy" else []
+            replay = shlex.join(words)
+            return OpCheck(
+                name, told, "FAIL", seed, kinds.total(), compared, dict(kinds), str(smallest), detail, replay, note
+            )
+    return OpCheck(name, told, "PASS", seed, kinds.total(), compared, dict(kinds))
+
+
+def run_case(op: OpUnderTest, kernel: Kernel, case: Case, seed: int, across: Border) -> tuple[int, str]:
+    """How many values were compared, and what is wrong; "" where every bit is right."""
+    arguments = op.arguments(case, values(case, seed))
+    plant_nan(arguments, case, seed)
+    with np.errstate(all="ignore"):
+        expected = op.contract(*arguments)  # before the kernel, which may write into what it is given
+        handed = [across.give(a) if isinstance(a, np.ndarray) else a for a in arguments]
+        try:
+            returned = kernel(*handed)
+        except Exception as error:
+            return 0, f"the kernel raised {type(error).__name__}: {error}"
+        wanted = expected if isinstance(expected, tuple) else (expected,)
+        got = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+        if len(got) != len(wanted):
+            return 0, f"Expected {len(wanted)} results ({op.result}) but the kernel returned {len(got)}"
+        count = 0
+        for at, (g, w) in enumerate(zip(got, wanted, strict=True)):
+            what = "result" if len(wanted) == 1 else f"result {at}"
+            try:
+                observed = across.take(g)
+            except Exception as error:
+                return count, f"Expected {what} to be an array but got {type(g).__name__}: {error}"
+            detail = judged(observed, w, what, op.unit)
+            if detail:
+                return count, detail
+            count += w.size
+    return count, ""
+
+
+def judged(observed: Array, expected: Array, what: str, unit: int | None) -> str:
+    """What is wrong with one result."""
+    if observed.dtype != expected.dtype:
+        return f"Expected {what} of dtype {expected.dtype} but got {observed.dtype}"
+    if observed.shape != expected.shape:
+        return f"Expected {what} of shape {list(expected.shape)} but got {list(observed.shape)}"
+    broken, told = ~np.isfinite(expected), ~np.isfinite(observed)
+    if unit is not None:  # one NaN or infinity within the unit will do
+        axes = tuple(range(unit, expected.ndim))
+        told = np.broadcast_to(told.any(axis=axes, keepdims=True), told.shape)
+    lost = broken & ~told
+    out = ~lost if lost.any() else broken  # not looked at
+    o, e = (np.where(out, expected.dtype.type(0), x) for x in (observed, expected))
+    found = mismatch(bits.patterns(o), bits.patterns(e), bits.format_of(e), what + ", a NaN lost" * bool(lost.any()))
+    return "" if found is None else found.text()
+
+
+def shrink(op: OpUnderTest, kernel: Kernel, failing: Case, seed: int, across: Border) -> tuple[Case, str]:
+    """The simplest case that fails, no larger than `failing` in any size; and a note where nothing was shrunk."""
+    try:
+        import hypothesis
+        from hypothesis import strategies as st
+    except ImportError:
+        return failing, NOT_SHRUNK
+    options: list[Sequence[int | str]] = [
+        choices[: choices.index(failing[name]) + 1] for name, choices in op.sizes.items()
+    ]
+    simpler = KINDS[: KINDS.index(failing.kind) + 1]
+    cases = st.builds(
+        lambda picked, kind, draw: Case(tuple(zip(op.sizes, picked, strict=True)), kind, draw),
+        st.tuples(*(st.sampled_from(o) for o in options)),
+        st.sampled_from(simpler),
+        st.sampled_from((*range(16), failing.draw)),
+    )
+    settings = hypothesis.settings(
+        max_examples=SHRINK_TRIES, derandomize=True, database=None, deadline=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )  # fmt: skip
+    try:
+        smallest: Case = hypothesis.find(
+            cases,
+            lambda case: bool(run_case(op, kernel, case, seed, across)[1]),
+            settings=settings,
+            random=random.Random(seed),
+        )
+    except hypothesis.errors.NoSuchExample:  # it fails too seldom to be met again
+        return failing, NOT_MET
+    return smallest, ""
+
+
+def listed() -> Iterator[tuple[str, str, str]]:
+    """Every op: name, how a kernel is called, what it returns."""
+    return ((name, op.signature, op.result) for name, op in OPS.items())
