@@ -1,0 +1,51 @@
+"""`gnomon compare`: two traces, or a trace and a dump of other software, bit for bit."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gnomon.cli.options import JsonOption
+from gnomon.cli.show import HtmlOption, show
+from gnomon.compare.report import Report
+from gnomon.compare.trace_compare import compare_dump, compare_traces
+from gnomon.compare.trace_import import Dump
+from gnomon.compare.trace_map import read_map
+from gnomon.compare.trace_read import Trace
+from gnomon.reference.errors import UsageError
+
+
+def command(
+    expected: Annotated[Path, typer.Argument(metavar="TRACE", help="the expected side: a trace directory")],
+    observed: Annotated[
+        Path,
+        typer.Argument(metavar="OBSERVED", help="a trace, or a file or directory of .npy, .npz, .safetensors, .pt"),
+    ],
+    mapping: Annotated[
+        str | None,
+        typer.Option("--map", help="lines foreign = ours, JSON, or: hugging-face, transformer-lens, ggml"),
+    ] = None,
+    digests: Annotated[bool, typer.Option("--digests", help="compare digests only; no tensor is read")] = False,
+    html: HtmlOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Compare two traces by tensor name and position; name the first tensor that differs and how."""
+    words = ["gnomon", "compare", str(expected), str(observed)]
+    words += ["--map", mapping] if mapping else []
+    words += ["--digests"] if digests else []
+    report = compare(expected, observed, mapping, digests, shlex.join(words))
+    return show(report, as_json, html)
+
+
+def compare(expected: Path, observed: Path, mapping: str | None, digests: bool, again: str) -> Report:
+    """An observed side with a manifest is a trace; anything else is a dump."""
+    names = read_map(mapping) if mapping else None
+    if any((observed / name).exists() for name in ("manifest.json", "tensors.jsonl")):
+        first = Trace(expected, with_bytes=not digests)
+        other = Trace(observed, with_bytes=not digests, like=first)
+        return compare_traces(first, other, names=names, digests=digests, command=again)
+    if digests:
+        raise UsageError(f"Expected two traces for --digests but {str(observed)!r} is none")
+    trace = Trace(expected)
+    return compare_dump(trace, Dump(observed, trace, names), {"dump": observed.name}, command=again)

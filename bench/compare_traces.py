@@ -1,0 +1,163 @@
+"""How fast two traces are compared, against the speed of merely reading their files.
+
+    python bench/compare_traces.py [--model FILE.gguf] [--tokens 16] [--repeat 7]
+
+Two equal traces of all taps: of the model, run by the reference engine, or, without one, of random numbers in the
+shapes of SmolLM2-135M (30 layers, width 576, vocabulary 49152). Everything is in the page cache. In each round every
+way runs once, one after the other, so that whatever else the machine does falls on all of them; figures are medians,
+ratios are medians of the ratios of one round.
+
+    stream    every file, through a buffer of 1 MiB that is used again: nothing is kept
+    load      every file as one bytes object, as a program that wants the values would
+    sha256    SHA-256 over the files of one trace, already in memory: hashing again costs at least this on one CPU
+    full      gnomon compare: bytes compared, hashed again and counted, on every CPU
+    digests   gnomon compare --digests
+
+Targets: full at 50 % or more of the speed of reading, digests in less than 2 s. Ends with one line of JSON.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gnomon.compare.trace_compare import compare_traces
+from gnomon.compare.trace_read import Trace
+from gnomon.compare.trace_record import Manifest
+from gnomon.compare.trace_write import TraceWriter, write_trace
+from gnomon.engines import engine
+from gnomon.loading import load
+
+WIDTH, KV, FFN, HEADS, LAYERS, VOCAB = 576, 192, 1536, 9, 30, 49152
+BLOCK = {  # tap: width; 0 stands for [heads, T]
+    "ln1": WIDTH, "attn.q": WIDTH, "attn.k": KV, "attn.v": KV, "attn.q_rot": WIDTH, "attn.k_rot": KV, "kv.k": KV,
+    "kv.v": KV, "attn.scores": 0, "attn.exp": 0, "attn.denom": HEADS, "attn.z": WIDTH, "attn.out": WIDTH,
+    "resid_mid": WIDTH, "ln2": WIDTH, "mlp.gate": FFN, "mlp.up": FFN, "mlp.act": FFN, "mlp.out": WIDTH,
+    "resid_post": WIDTH,
+}  # fmt: skip
+BUFFER = 1 << 20
+
+
+def random_trace(out: Path, tokens: int) -> None:
+    """A trace in the shapes of SmolLM2-135M, with finite random values."""
+    rng = np.random.Generator(np.random.PCG64(1))
+    taps = [("embed", WIDTH), *((f"blocks.{i}.{n}", w) for i in range(LAYERS) for n, w in BLOCK.items())]
+    with TraceWriter(out) as writer:
+        for name, width in [*taps, ("ln_final", WIDTH), ("logits", VOCAB)]:
+            value = rng.standard_normal((tokens, width) if width else (tokens, HEADS, tokens), np.float32)
+            value[..., 0] = 1.0  # every row of `exp` holds one
+            writer(name, value, np.arange(tokens), "random", ())
+        writer.finish(
+            Manifest(
+                contract=1,
+                model="random",
+                model_sha256="0" * 64,
+                weights=(),
+                engine={"engine": "random"},
+                versions={},
+                schedule="one-pass",
+                prompt=tokens,
+                digests_only=False,
+                ids=tuple(range(tokens)),
+                failed=None,
+                records=writer.seq,
+                records_sha256=writer.digest.hexdigest(),
+            )
+        )
+
+
+def stream(files: list[Path]) -> None:
+    buffer = bytearray(BUFFER)
+    for file in files:
+        with file.open("rb", buffering=0) as opened:
+            while opened.readinto(buffer):
+                pass
+
+
+def load_all(files: list[Path]) -> None:
+    for file in files:
+        file.read_bytes()
+
+
+def sha256(contents: list[bytes]) -> None:
+    for content in contents:
+        hashlib.sha256(content).digest()
+
+
+def compare(a: Path, b: Path, digests: bool) -> None:
+    expected = Trace(a, with_bytes=not digests)
+    report = compare_traces(expected, Trace(b, with_bytes=not digests, like=expected), digests=digests)
+    if report.exit_code:
+        raise SystemExit(f"Expected two equal traces but they are {report.verdict}")
+
+
+def seconds(way: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    way()
+    return time.perf_counter() - start
+
+
+def main(
+    model: Annotated[Path | None, typer.Option(help="GGUF file or Hugging Face directory")] = None,
+    tokens: Annotated[int, typer.Option(min=1)] = 16,
+    repeat: Annotated[int, typer.Option(min=1)] = 7,
+) -> None:
+    """Print a table and one line of JSON."""
+    console = Console(highlight=False)
+    with tempfile.TemporaryDirectory() as folder:
+        a, b = Path(folder) / "a", Path(folder) / "b"
+        if model is not None:
+            loaded = load(model)
+            write_trace(engine("numpy", loaded), [(7 * i) % 997 for i in range(tokens)], a)
+        else:
+            random_trace(a, tokens)
+        shutil.copytree(a, b)
+        files = [file for side in (a, b) for file in sorted(side.iterdir())]
+        contents = [file.read_bytes() for file in files[: len(files) // 2]]
+        size = sum(file.stat().st_size for file in files)
+        ways: dict[str, Callable[[], None]] = {
+            "stream": lambda: stream(files),
+            "load": lambda: load_all(files),
+            "sha256": lambda: sha256(contents),
+            "full": lambda: compare(a, b, digests=False),
+            "digests": lambda: compare(a, b, digests=True),
+        }
+        for way in ways.values():
+            way()  # the first time pays for imports and the page cache
+        rounds = [{name: seconds(way) for name, way in ways.items()} for _ in range(repeat)]
+        records = len(Trace(a).records)
+    median = {name: statistics.median(r[name] for r in rounds) for name in ways}
+    ratio = {name: statistics.median(r[name] / r["full"] for r in rounds) for name in ("stream", "load", "sha256")}
+    table = Table("way", "seconds", "MB/s of both traces", "full runs at", box=None, pad_edge=False)
+    for name, s in median.items():
+        share = f"{100 * ratio[name]:.0f} % of it" if name in ratio else ""
+        table.add_row(name, f"{s:.4f}", f"{size / s / 1e6:,.0f}", share)
+    console.print(f"{records} tensors, {size / 2e6:.1f} MB a trace, {repeat} rounds, {os.cpu_count()} CPUs")
+    console.print(table)
+    told = {
+        "bench": "compare_traces",
+        "model": model.name if model else "random",
+        "records": records,
+        "bytes": size,
+        "seconds": {name: round(s, 5) for name, s in median.items()},
+        "full_against_stream": round(ratio["stream"], 3),
+        "full_against_load": round(ratio["load"], 3),
+        "full_against_sha256_of_one": round(ratio["sha256"], 3),
+        "digests_under_2_s": median["digests"] < 2.0,
+    }
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,107 @@
+"""Shards: .safetensors files that are written while the engine runs and read through a memory map.
+
+Format:  u64 length of the header, the header (JSON, padded with spaces), then the tensors without a gap, little-endian.
+         A writer keeps room for the header and fills it in when the shard is closed, so tensors go to the file as
+         they come and memory never holds more than one of them.
+Source:  https://github.com/huggingface/safetensors, "Format"
+"""
+
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from gnomon.compare import bits
+from gnomon.compare.bits import Patterns
+from gnomon.reference.errors import UsageError
+from gnomon.reference.strict_json import LIMIT, parse_object, show
+
+HEADER = 1 << 17  # bytes kept for the header: about a thousand tensors
+SHARD = 256 << 20  # bytes of tensors after which the next shard begins; a larger tensor has one to itself
+
+DTYPES = {
+    "f64": "F64", "f32": "F32", "f16": "F16", "bf16": "BF16", "i64": "I64", "i32": "I32", "i16": "I16", "i8": "I8",
+    "u64": "U64", "u32": "U32", "u16": "U16", "u8": "U8", "bool": "BOOL",
+}  # fmt: skip
+NAMES = {stored: name for name, stored in DTYPES.items()}
+NUMPY = {form.name: np.dtype(name).newbyteorder("<") for name, form in bits.FORMATS.items()} | {"bf16": np.dtype("<u2")}
+
+
+class ShardWriter:
+    """A shard in the making; `close` completes it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file = path.open("xb")
+        self.file.write(b" " * (8 + HEADER))
+        self.entries: list[str] = []
+        self.header = 2  # bytes of the header so far
+        self.size = 0  # bytes of tensors so far
+
+    def add(self, key: str, dtype: str, pattern: Patterns) -> bool:
+        """Append a tensor. False, and nothing written, where it would outgrow the shard; an empty shard takes it."""
+        span = [self.size, self.size + pattern.nbytes]
+        entry = {"dtype": DTYPES[dtype], "shape": list(pattern.shape), "data_offsets": span}
+        text = f"{json.dumps(key)}:{json.dumps(entry, separators=(',', ':'))}"
+        if self.entries and (span[1] > SHARD or self.header + len(text) + 1 > HEADER):
+            return False
+        if self.header + len(text) > HEADER:
+            raise UsageError(f"Expected a tensor name of at most {HEADER // 2} bytes but got {show(key)}")
+        self.file.write(pattern.data)
+        self.entries.append(text)
+        self.header += len(text) + 1
+        self.size = span[1]
+        return True
+
+    def close(self) -> None:
+        header = ("{" + ",".join(self.entries) + "}").encode()
+        self.file.seek(0)
+        self.file.write(HEADER.to_bytes(8, "little") + header.ljust(HEADER))
+        self.file.close()
+
+    def __enter__(self) -> "ShardWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.file.close()
+
+
+class Shard:
+    """A shard on disk, mapped. Raises UsageError where it is missing, truncated or at odds with itself."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                length = int.from_bytes(file.read(8), "little")
+                if length > LIMIT:
+                    raise UsageError(f"Expected a header of at most {LIMIT} bytes in {path.name} but it has {length}")
+                raw = file.read(length)
+            with safe_open(path, framework="numpy"):
+                pass  # it has checked types, shapes, gaps, overlaps and the size of the file
+            self.bytes = np.asarray(np.memmap(path, np.uint8, mode="r"))[8 + length :]
+        except OSError as error:
+            raise UsageError(f"Expected to read {path.name} but got: {error.strerror or error}") from error
+        except SafetensorError as error:
+            reason = show(str(error))[1:-1]
+            raise UsageError(f"Expected {path.name} to be a sound safetensors file but got: {reason}") from error
+        self.entries: dict[str, Any] = parse_object(raw, f"the header of {path.name}")
+        self.entries.pop("__metadata__", None)
+        for key, entry in self.entries.items():
+            if entry["dtype"] not in NAMES:
+                raise UsageError(f"Expected {show(key)} in {path.name} to have a known type but got {entry['dtype']}")
+
+    def dtype(self, key: str) -> str:
+        return NAMES[self.entries[key]["dtype"]]
+
+    def shape(self, key: str) -> tuple[int, ...]:
+        return tuple(self.entries[key]["shape"])
+
+    def array(self, key: str) -> NDArray[Any]:
+        """A read-only view of the file; bf16 as uint16"""
+        start, stop = self.entries[key]["data_offsets"]
+        return self.bytes[start:stop].view(NUMPY[self.dtype(key)]).reshape(self.shape(key))

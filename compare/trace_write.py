@@ -1,0 +1,182 @@
+"""Writing a trace: run an engine on one sequence and keep every tensor it shows, as it comes.
+
+The directory is made aside and renamed when it is complete; a run that is interrupted leaves nothing.
+"""
+
+import hashlib
+import json
+import platform
+import secrets
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.compare import bits
+from gnomon.compare.lane import AnyEngine
+from gnomon.compare.trace_measure import record_of
+from gnomon.compare.trace_record import (
+    CONTRACT,
+    UINT16,
+    Manifest,
+    Schedule,
+    TraceKind,
+    TraceRecord,
+)
+from gnomon.compare.trace_shard import ShardWriter
+from gnomon.reference.errors import NonFiniteError, UsageError
+from gnomon.reference.protocol import Rows
+
+
+def write_trace(
+    engine: AnyEngine,
+    ids: Sequence[int],
+    out: Path,
+    *,
+    steps: int = 0,
+    schedule: Schedule = "one-pass",
+    digests_only: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Manifest:
+    """Run `ids`, in one step or row by row, then `steps` greedy tokens; the trace goes to the new directory `out`.
+
+    progress: told steps done and steps in all
+    A step that the engine refuses as not finite ends the run; the trace says so and holds what was shown until then.
+    Raises UsageError for an `out` that exists and is not empty, and for ids or steps that cannot be run.
+    """
+    limit = engine.model.config.max_positions
+    if len(ids) == 0 or steps < 0 or len(ids) + steps > limit:
+        raise UsageError(
+            f"Expected at least one token id, steps of at least 0 and at most max_positions={limit} positions "
+            f"but got {len(ids)} ids and steps={steps}"
+        )
+    feed = [[int(i) for i in ids]] if schedule == "one-pass" else [[int(i)] for i in ids]
+    total = len(feed) + steps
+    with TraceWriter(out, digests_only) as writer:
+        state, failed = engine.new(), None
+        for done in range(1, total + 1):
+            try:
+                logits = engine.step(Rows.of([(state, feed[done - 1])]), "all", writer)
+            except NonFiniteError as error:
+                failed = str(error)
+                feed = feed[:done]
+                break
+            if len(feed) == done < total:
+                feed.append([int(np.argmax(logits[-1]))])
+            if progress is not None:
+                progress(done, total)
+        if failed is None:
+            writer.add_state(engine.export(state), state.length)
+        manifest = Manifest(
+            contract=CONTRACT,
+            model=engine.model.name,
+            model_sha256=engine.model.digest,
+            weights=tuple(sorted(engine.model.weights)),
+            engine=engine.describe(),
+            versions={"gnomon": version("gnomon"), "numpy": np.__version__, "python": platform.python_version()},
+            schedule=schedule,
+            prompt=sum(len(tokens) for tokens in feed[: total - steps]),
+            digests_only=digests_only,
+            ids=tuple(i for tokens in feed for i in tokens),
+            failed=failed,
+            records=writer.seq,
+            records_sha256=writer.digest.hexdigest(),
+        )
+        writer.finish(manifest)
+    return manifest
+
+
+class TraceWriter:
+    """A tap that writes what it is shown. Used in a `with`; without `finish` nothing remains."""
+
+    def __init__(self, out: Path, digests_only: bool = False) -> None:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise UsageError(f"Expected a new or empty directory for the trace but {str(out)!r} exists")
+        if not out.absolute().parent.is_dir():
+            raise UsageError(f"Expected a directory to make the trace in but there is no {str(out.parent)!r}")
+        self.out = out.absolute()
+        self.aside = self.out.parent / f".{self.out.name}.{secrets.token_hex(4)}.partial"
+        self.digests_only = digests_only
+        self.seq = 0
+        self.digest = hashlib.sha256()  # of tensors.jsonl
+        self.ends: dict[tuple[str, str], int] = {}  # by kind and name: where the next record may begin
+        self.shards = 0
+        self.shard: ShardWriter | None = None
+
+    def __enter__(self) -> "TraceWriter":
+        try:
+            self.aside.mkdir()
+            self.lines = (self.aside / "tensors.jsonl").open("xb")
+        except OSError as error:
+            shutil.rmtree(self.aside, ignore_errors=True)
+            raise UsageError(f"Expected to write beside {str(self.out)!r} but got: {error.strerror}") from error
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.lines.close()
+        if self.shard is not None:
+            self.shard.file.close()
+        shutil.rmtree(self.aside, ignore_errors=True)  # gone already where `finish` has renamed it
+
+    def wants(self, name: str) -> bool:
+        return True
+
+    def __call__(
+        self, name: str, value: NDArray[Any], pos: NDArray[np.int64], op: str, inputs: tuple[str, ...]
+    ) -> None:
+        span = (int(pos[0]), int(pos[-1]) + 1) if len(pos) else (0, 0)
+        self.add("tap", name, value, span, op, inputs)
+
+    def add_state(self, arrays: dict[str, NDArray[Any]], length: int) -> None:
+        """The exported state of a sequence of `length` positions."""
+        for name, array in arrays.items():
+            self.add("state", name, array, (0, length), "export", (name,) if ("tap", name) in self.ends else ())
+
+    def add(
+        self, kind: TraceKind, name: str, array: NDArray[Any], pos: tuple[int, int], op: str, inputs: tuple[str, ...]
+    ) -> None:
+        """One more record, and the bytes behind it."""
+        name = self._unused(kind, name, pos)
+        record = record_of(array, kind, name, pos, uint16=UINT16[kind], seq=self.seq, op=op, inputs=inputs)
+        shard = None if self.digests_only else self._store(record, array)
+        line = json.dumps({**asdict(record), "shard": shard}, separators=(",", ":")).encode() + b"\n"
+        self.lines.write(line)
+        self.digest.update(line)
+        self.seq += 1
+
+    def finish(self, manifest: Manifest) -> None:
+        """Complete the files and put the directory in its place."""
+        if self.shard is not None:
+            self.shard.close()
+        self.lines.close()
+        text = json.dumps(manifest.to_json(), indent=1, ensure_ascii=False) + "\n"
+        (self.aside / "manifest.json").write_text(text, encoding="utf-8")
+        try:
+            self.aside.rename(self.out)
+        except OSError as error:
+            raise UsageError(f"Expected to make {str(self.out)!r} but got: {error.strerror}") from error
+
+    def _store(self, record: TraceRecord, array: NDArray[Any]) -> str:
+        pattern = bits.patterns(array)
+        if self.shard is None or not self.shard.add(record.key, record.dtype, pattern):
+            if self.shard is not None:
+                self.shard.close()
+            self.shard = ShardWriter(self.aside / f"shard-{self.shards:05}.safetensors")
+            self.shards += 1
+            self.shard.add(record.key, record.dtype, pattern)
+        return self.shard.path.name
+
+    def _unused(self, kind: str, name: str, pos: tuple[int, int]) -> str:
+        """A second tensor of one name at the same position must not hide the first: it becomes `name#2`."""
+        unique, nth = name, 1
+        while pos[0] < self.ends.get((kind, unique), 0):
+            nth += 1
+            unique = f"{name}#{nth}"
+        self.ends[kind, unique] = max(pos[1], pos[0] + 1)
+        return unique
