@@ -1,7 +1,5 @@
 """gnomon: a slow NumPy engine defines the bytes of a transformer; fast engines must cast exactly those bytes.
 
-import gnomon
-
 model = gnomon.load("tiny-dense")                       # or a Hugging Face directory, or a GGUF file
 reference = gnomon.engine("numpy", model)
 shadow = gnomon.engine("mlx", model)

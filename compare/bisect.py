@@ -1,7 +1,7 @@
 """Which ops of the second engine are to blame: the smallest set that, moved to the first, makes the two runs identical.
 
-Delta debugging (Zeller and Hildebrandt 2002) over op names. Ops that are wrong together, or that hide each other, are found
-together. Every trial goes into a log; a search that was cut short goes on from it.
+Delta debugging (Zeller and Hildebrandt 2002) over op names. Ops that are wrong together, or that hide each other, are
+found together. Every trial goes into a log; a search that was cut short goes on from it.
 """
 
 import json
@@ -19,8 +19,8 @@ Trial = Callable[[frozenset[str]], bool]  # ops moved to the first engine -> the
 
 @dataclass(frozen=True)
 class Culprits:
-    """ops: the minimal set, in the order of OPS; verdict "identical" (nothing to find), "found", or "not-found" where the
-    runs differ even with every op moved; trials: runs made, repeats included; resumed: answers taken from the log"""
+    """ops: the minimal set, in the order of OPS; verdict: "identical" (nothing to find), "found", or "not-found" where
+    the runs differ even with every op moved; trials: runs made, repeats included; resumed: answers from the log"""
 
     verdict: str
     ops: tuple[str, ...]

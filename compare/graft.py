@@ -1,7 +1,7 @@
 """Two op tables under one wiring: every op can run on both with the same inputs, and either result can go on.
 
-The home table carries the run. Before an op runs on the guest, its inputs are handed over as NumPy copies, and a cache it
-reads or extends as an exported one, so that the guest inherits nothing of its own.
+The home table carries the run. Before an op runs on the guest, its inputs are handed over as NumPy copies, and a cache
+that it reads or extends as an exported one, so that the guest inherits nothing of its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +17,7 @@ from gnomon.reference.weights import Weight
 AnyOps = Ops[Any]
 Arrays = dict[str, NDArray[Any]]
 Watch = Callable[[str, str, Rows | None, Arrays, Arrays], None]  # op, at, rows, home and guest results by name
+Call = Callable[[AnyOps, int, Callable[[Any], Any]], Any]  # table, side, conversion of inputs -> the result
 Choose = Callable[[str, str], bool]  # op, at -> the guest's result goes on
 
 
@@ -27,7 +28,7 @@ class Handles(tuple[Handle, Handle]):
 class GraftedOps(AnyOps):
     """home: the table whose arrays go through the wiring; guest: the one that is tried
 
-    choose: which ops the guest decides; watch: sees the results of both sides, or None to run the guest only where chosen
+    choose: which ops the guest decides; watch: sees the results of both sides, or None: the guest runs where chosen
     """
 
     def __init__(self, home: AnyOps, guest: AnyOps, choose: Choose, watch: Watch | None = None) -> None:
@@ -69,7 +70,7 @@ class GraftedOps(AnyOps):
         return self.home.cache_nbytes(cache)
 
     # --- an op on both sides ----------------------------------------------------------------------------------------
-    def _both(self, op: str, at: str, rows: Rows | None, call: Callable[[AnyOps, int, Callable[[Any], Any]], Any]) -> Any:
+    def _both(self, op: str, at: str, rows: Rows | None, call: Call) -> Any:
         """call(table, side, convert): the op on one table; side picks its weights, convert its inputs."""
         chosen = self.choose(op, at)
         home = None if chosen and self.watch is None else call(self.home, 0, lambda x: x)
@@ -175,9 +176,7 @@ class GraftedOps(AnyOps):
         return self._both("mix", at, rows, call)
 
     def kv_append(self, at: str, k: Any, v: Any, rows: Rows, i: int, kv_heads: int) -> None:
-        self._on_state(
-            "kv_append", at, rows, i, lambda t, _, to, own: t.kv_append(at, to(k), to(v), own, i, kv_heads)
-        )
+        self._on_state("kv_append", at, rows, i, lambda t, _, to, own: t.kv_append(at, to(k), to(v), own, i, kv_heads))
 
     def appended(self, rows: Rows, i: int) -> tuple[Any, Any]:
         return self.home.appended(rows, i)

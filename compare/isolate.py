@@ -1,15 +1,17 @@
-"""Isolation: every op of the second engine gets the first engine's inputs, so each wrong op is listed with its own error,
-apart from what it would have inherited. And runs in which only chosen ops come from the second engine."""
+"""Isolation: every op of the second engine gets the first engine's inputs, so each wrong op is listed with its own
+error, apart from what it would have inherited. And runs in which only chosen ops come from the second engine."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnomon.compare.diff import repeat_command
 from gnomon.compare.graft import Arrays, GraftedOps
 from gnomon.compare.lane import AnyEngine
-from gnomon.compare.record import Config, Kind, Record, Tensor, WrongOp
+from gnomon.compare.record import Config, Record, Tensor, WrongOp
 from gnomon.compare.report import Report
 from gnomon.compare.verdict import judge
 from gnomon.reference.engine import Engine
@@ -39,21 +41,18 @@ class Watcher:
         for part in home:
             self._judge(op, at or f"({op})", f".{part}" if len(home) > 1 and part else "", home[part], guest.get(part))
 
-    def _judge(self, op: str, at: str, suffix: str, expected: np.ndarray, observed: np.ndarray | None) -> None:  # type: ignore[type-arg]
+    def _judge(self, op: str, at: str, suffix: str, expected: NDArray[Any], observed: NDArray[Any] | None) -> None:
         name = f"{at}{suffix}"
         # An inner result may be all zeros, and integers or bf16 bits of a cache are not judged for life.
         found = judge(observed, expected, name, rule=None if at.startswith("blocks.") else "count", op=op)
-        kind: Kind = "op"
-        self.tensors.append(
-            Tensor(len(self.tensors), kind, self.step, name, (self.start, self.stop), op, (), found.verdict,
-                   found.detail, found.observed, found.expected)  # fmt: skip
-        )
+        pos = (self.start, self.stop)
+        seen = (found.verdict, found.detail, found.observed, found.expected)
+        self.tensors.append(Tensor(len(self.tensors), "op", self.step, name, pos, op, (), *seen))
         if found.verdict == "identical":
             return
         first = self.wrong.get(op)
         if first is None:
-            self.wrong[op] = WrongOp(op, 1, self.step, name, (self.start, self.stop), found.verdict, found.detail,
-                                     found.mismatch)  # fmt: skip
+            self.wrong[op] = WrongOp(op, 1, self.step, name, pos, found.verdict, found.detail, found.mismatch)
         else:
             self.wrong[op] = first.again(found.verdict)
 
@@ -61,8 +60,11 @@ class Watcher:
 def isolate(
     engine_a: AnyEngine, engine_b: AnyEngine, ids: Sequence[int], steps: int = 4, progress: Progress | None = None
 ) -> Report:
-    """Run engine A greedily; run each op of engine B on A's inputs. The report lists each wrong op once, with the number
-    of places where it was wrong and its first mismatch. Raises UsageError for ids or steps that cannot be run."""
+    """Run engine A greedily; run each op of engine B on A's inputs.
+
+    The report lists each wrong op once, with the number of places where it was wrong and its first mismatch.
+    Raises UsageError for ids or steps that cannot be run.
+    """
     if not ids or steps < 0:
         raise UsageError(f"Expected token ids and steps of at least 0 but got {len(ids)} ids and steps={steps}")
     command = repeat_command(engine_a, engine_b, ids, "--steps", str(steps), "--isolate")
@@ -93,6 +95,7 @@ def grafted(
     places = set(chosen)
     for name in places:
         if name not in OPS and "." not in name and name not in ("logits", "ln_final"):
-            raise UsageError(f"Expected ops among {', '.join(OPS)} or places such as blocks.0.mlp.gate but got {name!r}")
+            known = ", ".join(OPS)
+            raise UsageError(f"Expected ops among {known} or places such as blocks.0.mlp.gate but got {name!r}")
     ops = GraftedOps(engine_a.ops, engine_b.ops, lambda op, at: op in places or at in places, watcher)
     return Engine(f"{engine_a.name}+{engine_b.name}[{','.join(sorted(places)) or '-'}]", engine_a.model, ops)

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from gnomon.compare import html, render
+from gnomon.compare import render
 from gnomon.compare.record import FirstDivergence, Problem, Record, Summary, Tensor, Token, to_dict, to_jsonl
 from gnomon.compare.verdict import INCOMPARABLE, exit_code, worst
 from gnomon.reference.errors import UsageError
@@ -77,7 +77,9 @@ class Report:
 
     def to_html(self) -> str:
         """One HTML document that needs no network, no script and no other file."""
-        return html.page(self.records)
+        from gnomon.compare.html import page  # and with it Jinja, which no other form needs
+
+        return page(self.records)
 
     def write_html(self, path: str | os.PathLike[str]) -> None:
         """Write `to_html` aside, then rename it into place. Raises UsageError where that cannot be done."""
@@ -93,7 +95,9 @@ class Report:
             aside.unlink(missing_ok=True)
 
     def _repr_html_(self) -> str:
-        return html.fragment(self.records)
+        from gnomon.compare.html import fragment
+
+        return fragment(self.records)
 
 
 def summarise(records: Sequence[Record], steps: int) -> Summary:
