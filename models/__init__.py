@@ -5,7 +5,7 @@ from pathlib import Path
 from gnomon.models.micro import micro
 from gnomon.reference.errors import UsageError
 
-TRAINED = {"tiny-dense": "tiny_dense"}
+TRAINED = {"tiny-dense": "tiny_dense", "tiny-hybrid": "tiny_hybrid"}
 
 __all__ = ["TRAINED", "folder", "micro"]
 
