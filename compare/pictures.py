@@ -7,6 +7,7 @@ picture says by colour it says by a letter too, and every mark has a title.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import log2
 
 from markupsafe import Markup
 
@@ -79,7 +80,7 @@ def histogram(h: Histogram) -> Markup:
     most = max(bar.count for bar in bars)
     parts = []
     for i, bar in enumerate(bars):
-        x, height = pitch * i, 110 * bar.count.bit_length() / most.bit_length()
+        x, height = pitch * i, 110 * log2(1 + bar.count) / log2(1 + most)
         group = [Markup("<title>{}</title>").format(f"{bar.told}: {bar.count:,} of {h.values:,} values")]
         group.append(_rect(x + 1, 128 - height, pitch - 2, max(height, 1), f"g-bar-{bar.kind}"))
         group.append(_text(x + pitch / 2, 123 - height, _short(bar.count) if bar.count else "", "g-count"))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from broken_engines import (
     CONFIG,
     IDS,
@@ -18,7 +19,6 @@ from broken_engines import (
     reference,
     shows,
 )
-
 from gnomon.compare.diff import diff
 from gnomon.compare.record import Problem, Tensor, Token
 from gnomon.reference.engine import Engine

@@ -6,6 +6,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from gnomon.cli.show import HtmlOption
 from gnomon.compare.diff import diff
 from gnomon.compare.report import Report
 from gnomon.engines import engine as make_engine
@@ -16,7 +17,9 @@ from gnomon.reference.engine import Engine
 PROMPT = "def __init__(self"
 
 
-def command(steps: Annotated[int, typer.Option("--steps", min=1, help="tokens after the prompt")] = 16) -> int:
+def command(
+    steps: Annotated[int, typer.Option("--steps", min=1, help="tokens after the prompt")] = 16, html: HtmlOption = None
+) -> int:
     """Reference against shadow on an embedded model, every tensor of every step; then a planted divergence."""
     console = Console(highlight=False)
     model = load("tiny-dense")
@@ -32,6 +35,9 @@ def command(steps: Annotated[int, typer.Option("--steps", min=1, help="tokens af
     at = middle_sum(model)
     console.rule(f"2. A copy of {fast.name} in which {at} adds its terms from the last to the first")
     broken = compared(console, reference, reordered(model), ids, steps)
+    if html is not None:
+        broken.write_html(html)
+        console.print(f"report: {html}", markup=False, soft_wrap=True)
     card = broken.first_divergence
     found = card is not None and card.tap == at
     same_tokens = not any(record.type == "token" for record in broken.records)

@@ -1,6 +1,5 @@
 """`gnomon diff`: two engines, every tensor of every step, bit for bit."""
 
-import json
 from typing import Annotated
 
 import typer
@@ -8,6 +7,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from gnomon.cli.options import ArmOption, IdsOption, JsonOption, KvOption, ModelArgument, PromptOption, prompt_ids
+from gnomon.cli.show import HtmlOption, show
 from gnomon.compare.diff import diff
 from gnomon.compare.isolate import grafted
 from gnomon.compare.isolate import isolate as isolated
@@ -30,6 +30,7 @@ def command(
     ] = None,
     arm: ArmOption = "f32",
     kv: KvOption = "f32",
+    html: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Diff two engines bitwise, fed the same tokens; name the first tensor that differs and how."""
@@ -52,8 +53,4 @@ def command(
             if op_set is not None:
                 observed = grafted(expected, observed, [name for name in op_set.split(",") if name])
             report = diff(expected, observed, tokens, steps, progress)
-    if as_json:
-        print(json.dumps(report.to_json()))
-    else:
-        report.render(Console(highlight=False))
-    return report.exit_code
+    return show(report, as_json, html)

@@ -17,7 +17,6 @@ from gnomon.loading import load
 TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="a trace directory")]
 
 
-
 def group() -> None:
     """Show what a file holds."""
 
