@@ -112,7 +112,7 @@ def notes(records: Sequence[Record]) -> list[str]:
     return out if len(out) <= LISTED else [*out[:LISTED], f"and {len(out) - LISTED} more"]
 
 
-def terminal(records: Sequence[Record]) -> RenderableType:
+def terminal(records: Sequence[Record], table: bool = True) -> RenderableType:
     """Fingerprint, verdict, card of the first divergence, notes, table, command."""
     parts: list[RenderableType] = []
     config = next((r for r in records if isinstance(r, Config)), None)
@@ -130,14 +130,14 @@ def terminal(records: Sequence[Record]) -> RenderableType:
     if wrong:
         parts.append(_wrong_ops(wrong))
     parts += [Text(note, style="yellow") for note in notes(records)]
-    rows = table_rows(records)
+    rows = table_rows(records) if table else []
     if rows:
-        table = Table(box=None, pad_edge=False)
+        kinds = Table(box=None, pad_edge=False)
         for i, column in enumerate(COLUMNS):
-            table.add_column(column, justify="right" if i > 1 else "left", no_wrap=i != 0, overflow="fold")
+            kinds.add_column(column, justify="right" if i > 1 else "left", no_wrap=i != 0, overflow="fold")
         for row in rows:
-            table.add_row(*(Text(c, style=_colour(row.verdict) if i == 1 else "") for i, c in enumerate(row.cells())))
-        parts.append(table)
+            kinds.add_row(*(Text(c, style=_colour(row.verdict) if i == 1 else "") for i, c in enumerate(row.cells())))
+        parts.append(kinds)
     if config is not None:
         parts.append(Text(f"to see it again: {config.command}", style="dim"))
     return Group(*parts)

@@ -53,9 +53,9 @@ class Report:
     def tensors(self) -> list[Tensor]:
         return [r for r in self.records if isinstance(r, Tensor)]
 
-    def render(self, console: Console) -> None:
-        """Print the report with Rich."""
-        console.print(render.terminal(self.records))
+    def render(self, console: Console, table: bool = True) -> None:
+        """Print the report with Rich; table: with one line per kind of tensor."""
+        console.print(render.terminal(self.records, table))
 
     def text(self) -> str:
         """What `render` prints, without colour."""
