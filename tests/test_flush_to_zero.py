@@ -12,18 +12,20 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import Literal
 
-import cases
 import numpy as np
 import pytest
-from cases import Case
 
+import cases
+from cases import Case
 from gnomon.compare.same import assert_same_bytes
 from gnomon.models import micro
 from gnomon.reference import ops as reference_ops
 from gnomon.reference.engine import Engine
 from gnomon.reference.numpy_ops import NumpyOps
 from gnomon.reference.ops.settle import settle
+from running import LONG, STORAGES
 
 FLUSH = 1 << 15 | 1 << 6  # MXCSR: results (FTZ) and operands (DAZ)
 SOURCE = """
@@ -104,9 +106,10 @@ def test_an_underflow_is_seen() -> None:
             (x * x) * x
 
 
-def test_flushing_subnormals_changes_no_logit(flushed: Flushed) -> None:
-    ids = [(7 * i * i + 3 * i + 11) % 97 for i in range(140)]
-    engine = Engine("numpy", micro(), NumpyOps())
+@pytest.mark.parametrize("form", STORAGES)
+def test_flushing_subnormals_changes_no_logit(flushed: Flushed, form: Literal["f32", "bf16", "int8"]) -> None:
+    ids = LONG[:140]
+    engine = Engine("numpy", micro(), NumpyOps(form, form))
     expected, _ = engine.forward(ids, want="all")
     with flushed():
         got, _ = engine.forward(ids, want="all")

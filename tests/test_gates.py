@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from make_golden import entry, micro_config, stored_weights
-from oracle import f32, model
 
 import gnomon
 from gnomon.gates.all import GATES
 from gnomon.gates.gate import Gate, Header, Outcome, Subject
 from gnomon.gates.golden import golden
 from gnomon.gates.run import FAULT_MODEL, Result, ask, caught, exit_code, run_faults, run_gates, subject
+from make_golden import entry, micro_config, stored_weights
+from oracle import f32, model
 
 VECTORS = Path(gnomon.__file__).parent / "vectors"
 PER_ENGINE = [name for name, gate in GATES.items() if gate.per_engine]

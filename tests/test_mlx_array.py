@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import attention_only
 
 from gnomon.compare.same import assert_same_bytes
 from gnomon.gpu import mlx_array
@@ -22,6 +21,7 @@ from gnomon.reference.errors import NotRunError
 from gnomon.reference.numpy_ops import NumpyOps
 from gnomon.reference.ops.chunked import chunked_dot
 from gnomon.reference.ops.settle import settle
+from running import attention_only
 
 IDS = [(7 * i * i + 3 * i + 11) % 97 for i in range(9)]  # more than the window of 5
 
@@ -135,11 +135,12 @@ def test_tiles_change_no_bit(mx: ModuleType, monkeypatch: pytest.MonkeyPatch, ou
     got = mlx_math.matrix_dot(mx.array(x), mlx_math.pack_matrix(w))
     assert_same_bytes(np.array(got), chunked_dot(x.T[:, :, None], w.T[:, None]))
 
-    expected, expected_state = Engine("numpy", micro(), NumpyOps()).forward(IDS, want="all")
+    reference = Engine("numpy", micro(), NumpyOps())
+    expected, expected_state = reference.forward(IDS, want="all")
     engine = mlx_array.engine(micro())
     logits, state = engine.forward(IDS, want="all")
     assert_same_bytes(logits, expected)
-    for name, array in expected_state.owner.export(expected_state).items():
+    for name, array in reference.export(expected_state).items():
         assert_same_bytes(engine.export(state)[name], array)
 
 

@@ -1,11 +1,11 @@
 """The op cases have teeth: each planted fault makes at least one case of its op fail."""
 
-import cases
 import numpy as np
 import pytest
-from mutants import MUTANTS, SOUND, Change
 
+import cases
 from gnomon.reference.numpy_ops import NumpyOps
+from mutants import MUTANTS, SOUND, Change
 
 
 def cases_that_fail(op: str, change: Change) -> list[str]:

@@ -7,11 +7,11 @@ then holds.
 from pathlib import Path
 from typing import Any
 
-import cases
 import pytest
-from cases import Case
 
+import cases
 import gnomon
+from cases import Case
 from gnomon.compare.vectors import read_case, run_case
 from gnomon.reference.protocol import Ops
 

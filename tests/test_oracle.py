@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from oracle import arms, attention, elementary, experts, f32, norms, recurrent, rope, rowwise, sampler
 
 Runner = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]  # inputs, params -> outputs

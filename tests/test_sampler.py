@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from cases.values import scattered
-from oracle import sampler as oracle
 
+from cases.values import scattered
 from gnomon.reference.ops.sample import Sampling, sample
+from oracle import sampler as oracle
 
 LOGITS = {
     "plain": scattered("plain", "logits", 97),

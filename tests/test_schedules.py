@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import LONG, SHORT, VOCAB, Exported, assert_same_state, in_batches, in_steps
 
 from gnomon.compare.same import assert_same_bytes
 from gnomon.models import micro
@@ -19,6 +18,7 @@ from gnomon.reference.model import Model
 from gnomon.reference.numpy_ops import NumpyOps
 from gnomon.reference.protocol import Rows
 from gnomon.reference.state import State
+from running import LONG, SHORT, VOCAB, Exported, assert_same_state, in_batches, in_steps
 
 SCHEDULES = {
     "row by row": (SHORT, [1] * 14),

@@ -3,14 +3,14 @@
 from typing import Any
 
 import numpy as np
-from oracle import arms
-from oracle import attention as oracle
 
 from cases.arms import ROUNDED, kept
 from cases.case import Case, Results, in_forms, joined
 from cases.values import F32, cancelling, paired, scattered, sparse
 from gnomon.reference.protocol import Ops, Rows
 from gnomon.reference.state import State
+from oracle import arms
+from oracle import attention as oracle
 
 
 def attention_case(

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracle import f32
 
 from cases.values import F32
 from gnomon.compare.same import assert_same_bytes
 from gnomon.reference.protocol import Handle, Ops, Rows
 from gnomon.reference.weights import Role, Weight
+from oracle import f32
 
 Results = dict[str, Any]
 

@@ -1,10 +1,10 @@
 """Cases of the elementary functions, of chunked sums and of the ops on pairs."""
 
 import numpy as np
-from oracle import elementary, f32, rowwise
 
 from cases.case import Case
 from cases.values import F32, cancelling, near, scattered, sparse
+from oracle import elementary, f32, rowwise
 
 BELOW_FLOOR = f32.from_bits(0x267FFFFF)
 EDGES = np.unique(

@@ -3,8 +3,6 @@
 from typing import Any
 
 import numpy as np
-from oracle import arms, rowwise
-from oracle import rope as rope_oracle
 
 from cases.case import Case, Results, joined, loaded, pack, rows_at
 from cases.values import F32, cancelling, paired, scattered, sparse, unsettled
@@ -12,6 +10,8 @@ from gnomon.reference.config import RopeScaling
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Ops, Rows
 from gnomon.reference.state import State
+from oracle import arms, rowwise
+from oracle import rope as rope_oracle
 
 
 def linear_case(name: str, x: F32, w: F32, b: F32 | None = None) -> Case:
