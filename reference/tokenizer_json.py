@@ -1,7 +1,5 @@
 """Read a Hugging Face tokenizer.json: byte-level BPE where bpe.py names all its parts, else the library."""
 
-import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +7,7 @@ from gnomon.reference.bpe import Bpe, Pair
 from gnomon.reference.errors import ModelError
 from gnomon.reference.library_tokenizer import LibraryTokenizer
 from gnomon.reference.pretokenize import DIGIT, GPT2, LLAMA3, QWEN2, Added, PreTokenizer
+from gnomon.reference.strict_json import parse_object, read_bytes
 
 LIMIT = 64 << 20  # bytes: twice the largest in use
 NAMED_CUTS = (DIGIT, GPT2, LLAMA3, QWEN2)
@@ -19,30 +18,13 @@ Frame = tuple[list[int], list[int]]  # ids before and after a text
 
 
 def read(path: Path) -> Bpe | LibraryTokenizer:
-    """Raises ModelError, with the name of the file in front."""
+    """Raises ModelError, with the name of the file in it."""
+    data = read_bytes(path, LIMIT)
+    tree = parse_object(data, path.name)
     try:
-        if not path.is_file():
-            raise ModelError("Expected a file but there is none")
-        if (size := path.stat().st_size) > LIMIT:
-            raise ModelError(f"Expected at most {LIMIT} bytes but got {size}")
-        text = path.read_text(encoding="utf-8")
-        tree = json.loads(text, object_pairs_hook=once)
-        return bpe(tree) or library(tree, text)
-    except OSError as error:
-        raise ModelError(f"{path.name}: Expected a readable file but got: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # bad UTF-8, bad JSON, an integer of thousands of digits
-        raise ModelError(f"{path.name}: Expected JSON but got: {error!s:.200}") from None
+        return bpe(tree) or library(tree, data.decode("utf-8"))
     except ModelError as error:
         raise ModelError(f"{path.name}: {error}") from None
-
-
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object with every key once: of two, readers disagree on which counts."""
-    out = dict(pairs)
-    if len(out) < len(pairs):
-        twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
-        raise ModelError(f"Expected every key once but {twice!r:.80} stands there twice")
-    return out
 
 
 def bpe(tree: Any) -> Bpe | None:

@@ -110,7 +110,10 @@ def index(change: Callable[[Path, dict[str, Any]], Any]) -> Damage:
     return damage
 
 
-LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 64}
+LLAMA3 = {
+    **{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+    **{"original_max_position_embeddings": 64},
+}
 UNSIGNED = np.zeros((64, 64), np.uint32)
 
 DAMAGES: dict[str, tuple[Damage, str]] = {
@@ -128,7 +131,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "config_holds_infinity": (option_text("1e-05", "1e999"), "finite numbers"),
     "config_holds_a_number_of_9000_digits": (option_text("1e-05", "9" * 9000), "config.json to be JSON"),
     "unknown_model_type": (options(model_type="mamba"), "model_type among"),
-    "model_type_not_read_here": (options(model_type="gpt2"), "model_type among"),
+    "model_type_not_read_here": (options(model_type="gemma3"), "model_type among"),
     "model_type_is_a_list": (options(model_type=["llama"]), "model_type"),
     "option_missing": (
         option_text('"num_hidden_layers": 2, ', ""),
@@ -147,9 +150,26 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "eps_of_zero": (options(rms_norm_eps=0.0), "eps=0.0"),
     "theta_of_zero": (options(rope_theta=0.0), "rope_theta"),
     "theta_twice": (options(rope_parameters={"rope_theta": 5.0}), "one rope_theta"),
-    "rope_scaling_llama3": (options(rope_scaling=LLAMA3), "rope_type='llama3'"),
-    "rope_scaling_linear": (options(rope_scaling={"type": "linear", "factor": 2.0}), "rope_type='linear'"),
-    "rope_parameters_yarn": (options(rope_parameters={"rope_type": "yarn"}), "rope_type='yarn'"),
+    "rope_scaling_dynamic": (options(rope_scaling={"type": "dynamic", "factor": 2.0}), "'dynamic'"),
+    "linear_scaling_without_factor": (options(rope_scaling={"type": "linear"}), "factor in the rope parameters"),
+    "linear_scaling_by_zero": (options(rope_scaling={"type": "linear", "factor": 0.0}), "factor=0.0"),
+    "linear_scaling_by_text": (options(rope_scaling={"type": "linear", "factor": "2"}), "factor='2'"),
+    "linear_scaling_with_more": (
+        options(rope_scaling={"type": "linear", "factor": 2.0, "attention_factor": 1.5}),
+        "attention_factor=1.5",
+    ),
+    "llama3_without_low": (options(rope_scaling=LLAMA3 | {"low_freq_factor": None}), "low_freq_factor"),
+    "llama3_low_above_high": (options(rope_scaling=LLAMA3 | {"low_freq_factor": 4.0}), "above low_freq_factor=4.0"),
+    "llama3_without_length": (
+        options(rope_scaling=LLAMA3 | {"original_max_position_embeddings": None}),
+        "original_max_position_embeddings",
+    ),
+    "llama3_of_no_length": (
+        options(rope_scaling=LLAMA3 | {"original_max_position_embeddings": 0}),
+        "original_max_position_embeddings=0",
+    ),
+    "positions_in_three_dimensions": (options(rope_parameters={"mrope_section": [2, 3, 3]}), "mrope_section"),
+    "rope_parameters_yarn": (options(rope_parameters={"rope_type": "yarn"}), "'yarn'"),
     "rope_parameters_by_layer": (options(rope_parameters={"full_attention": {}}), "full_attention"),
     "rope_parameters_are_text": (options(rope_parameters="default"), "rope_parameters='default'"),
     "partial_rotation": (options(partial_rotary_factor=0.5), "partial_rotary_factor=0.5"),

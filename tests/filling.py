@@ -15,3 +15,9 @@ def fill(name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
     if "norm" in name:
         out = np.rint(values / np.float32(16.0)) / np.float32(32.0) + np.float32(1.0)
     return out.reshape(shape)
+
+
+def peaked(name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """The same, twice as large where it makes attention look somewhere and logits differ: q, k, embedding, head."""
+    sharp = any(part in name for part in ("q_proj", "k_proj", "c_attn", "wte", "embed_tokens", "lm_head"))
+    return fill(name, shape) * np.float32(2.0 if sharp else 1.0)

@@ -22,10 +22,10 @@ sys.path.insert(0, str(HERE))
 
 import numpy as np  # noqa: E402 - the oracle lies beside this script
 import tokenizers  # noqa: E402
-from oracle import f32, model  # noqa: E402
 
 from gnomon import models  # noqa: E402
 from gnomon.loading import load  # noqa: E402
+from oracle import f32, model  # noqa: E402
 
 LAST_ROWS = 1  # of some tensors, stored as bits
 VOCAB = 97

@@ -3,7 +3,7 @@
     python tests/make_hf_cases.py      with torch and transformers, version 4 or 5, installed
 
 One case a line: `config`, the content of the config.json that save_pretrained wrote; `tensors`, the shapes in its
-model.safetensors by name; and, with each weight as filling.fill makes it, in float64 where transformers' code allows,
+model.safetensors by name; and, with each weight as filling.peaked makes it, in float64 where transformers' code allows,
 over the ids 0 to 8: `seen`, per attention layer and row the number of positions with a non-zero attention weight;
 `logits`, those of the last row; and, of models with delta layers, `steps`: those of every row, one call each.
 """
@@ -41,6 +41,8 @@ def case(name: str) -> dict[str, Any]:
 
 def main() -> None:
     """One file for the installed version."""
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     lines = [json.dumps(case(name)) for name in hf_models.CASES if hf_models.available(name)]
     path = Path(__file__).parent / "data" / f"hf_cases_{transformers.__version__.split('.')[0]}.json"
     path.write_text("[\n" + ",\n".join(lines) + "\n]\n")

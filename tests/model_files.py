@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from filling import fill
+from filling import fill, peaked
 
 Arrays = dict[str, NDArray[Any]]
+DATA = Path(__file__).parent / "data"
 BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
 TOKENS = [*BYTES, "he", "ll", "hell", "<end>"]  # 260
 MERGES = [("h", "e"), ("l", "l"), ("he", "ll")]
@@ -71,6 +72,16 @@ def tensors(config: dict[str, Any]) -> Arrays:
     return {name: fill(name, shape) for name, shape in shapes.items()}
 
 
+def stored_cases(*majors: int) -> list[dict[str, Any]]:
+    """What make_hf_cases.py wrote with those versions of transformers."""
+    return [case for major in majors for case in json.loads((DATA / f"hf_cases_{major}.json").read_text())]
+
+
+def case_arrays(case: dict[str, Any]) -> Arrays:
+    """The tensors of a stored case, made again."""
+    return {name: peaked(name, tuple(shape)) for name, shape in case["tensors"].items()}
+
+
 def write_directory(folder: Path, config: dict[str, Any], arrays: Arrays, tokenizer: bool = False) -> Path:
     """config.json, model.safetensors and, if wanted, a byte-level tokenizer.json."""
     folder.mkdir()
@@ -84,6 +95,18 @@ def write_directory(folder: Path, config: dict[str, Any], arrays: Arrays, tokeni
         made.add_special_tokens([TOKENS[END]])
         made.save(str(folder / "tokenizer.json"))
     return folder
+
+
+def write_as(path: Path, arrays: dict[str, Any], dtype: str) -> None:
+    """A safetensors file of f32 arrays stored in another float type; NumPy has no bf16, so by hand."""
+    header, data = {}, b""
+    for name, array in arrays.items():
+        bf16 = (array.view(np.uint32) >> 16).astype("<u2")
+        part = {"F32": array, "F16": array.astype("<f2"), "BF16": bf16}[dtype].tobytes()
+        header[name] = {"dtype": dtype, "shape": array.shape, "data_offsets": [len(data), len(data) + len(part)]}
+        data += part
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
 def converted_rows(array: NDArray[Any], heads: int) -> NDArray[Any]:

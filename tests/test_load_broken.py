@@ -18,7 +18,7 @@ from model_files import config, tensors, write_directory, write_gguf
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_no_broken_file_loads(tmp_path: Path, case: Case) -> None:
     path = case.sound(tmp_path)
-    assert load(path).config.layers == 2  # it was sound
+    assert load(path).config.layers > 1  # it was sound
 
     case.damage(path)
     with pytest.raises(ModelError) as caught:

@@ -13,12 +13,12 @@ import pytest
 import tokenizers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from trained import SPECIAL, STYLES, TEXTS, around, read, trained, tree
 
 from gnomon.models import folder
 from gnomon.reference.bpe import merge
 from gnomon.reference.pretokenize import ALPHABET
 from gnomon.reference.tokenizer import Tokenizer
+from trained import SPECIAL, STYLES, TEXTS, around, read, trained, tree
 
 CACHED = Path(__file__).parents[1] / ".cache" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 Both = tuple[Tokenizer, Any]  # ours and the library's

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trained import SAMPLE, STYLES, changed, gguf, read, trained
 
 from gnomon.reference.errors import ModelError
 from gnomon.reference.tokenizer import Tokenizer
+from trained import SAMPLE, STYLES, changed, gguf, read, trained
 
 
 @pytest.mark.parametrize("style", STYLES)

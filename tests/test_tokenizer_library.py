@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
-from trained import SAMPLE, read, tree
 
 from gnomon.models import folder
 from gnomon.reference.errors import ModelError, UsageError
 from gnomon.reference.tokenizer import Tokenizer
+from trained import SAMPLE, read, tree
 
 
 def unigram() -> Any:

@@ -40,9 +40,7 @@ def command(
 
     model, ids = opened(*next(iter(MODELS.items())))
     at = middle_sum(model)
-    console.rule(
-        f"{len(MODELS) + 1}. a copy of the shadow in which {at} adds from the last term to the first", align="left"
-    )
+    console.rule(f"{len(MODELS) + 1}. a copy of the shadow in which {at} adds backwards", align="left")
     broken = reordered(model)
     report = compared(console, make_engine("numpy", model), broken, ids, steps)
     report.render(console, table=False)
@@ -56,8 +54,8 @@ def command(
     console.print(explain_divergence(card, broken, [ids]).text().rstrip(), markup=False, soft_wrap=True)
     same = not any(record.type == "token" for record in report.records)
     console.print(
-        "\nThe same numbers in another order: every product is right, each addition is rounded elsewhere, and everything "
-        "after it inherits the difference."
+        "\nThe same numbers in another order: every product is right, each addition is rounded elsewhere, and all that "
+        "follows inherits the difference."
         + (f" The {steps} tokens are still the same: ids alone would have certified it." if same else "")
     )
     return 0 if passed else 1

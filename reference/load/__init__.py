@@ -11,8 +11,8 @@ from gnomon.reference.errors import ModelError
 from gnomon.reference.load.gguf_file import load_gguf
 from gnomon.reference.load.gguf_header import MAGIC
 from gnomon.reference.load.huggingface import load_directory
-from gnomon.reference.load.strict_json import show
 from gnomon.reference.model import Model
+from gnomon.reference.strict_json import show
 
 
 def load(path: Path, name: str | None = None) -> Model:

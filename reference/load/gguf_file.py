@@ -11,8 +11,8 @@ from gnomon.reference.errors import ModelError
 from gnomon.reference.load.gguf_header import GgufFile, read_gguf
 from gnomon.reference.load.options import Options, head_width
 from gnomon.reference.load.stored import Source, assemble
-from gnomon.reference.load.strict_json import show
 from gnomon.reference.model import Model
+from gnomon.reference.strict_json import show
 from gnomon.reference.tokenizer import Tokenizer
 from gnomon.reference.weights import Weight
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gnomon.reference.errors import ModelError
 from gnomon.reference.load.stored import BLOCKS, Stored
-from gnomon.reference.load.strict_json import show
+from gnomon.reference.strict_json import show
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)

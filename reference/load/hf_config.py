@@ -23,7 +23,7 @@ from gnomon.reference.load.hf_options import (
 )
 from gnomon.reference.load.hf_rope import rope
 from gnomon.reference.load.options import Options, head_width
-from gnomon.reference.load.strict_json import show
+from gnomon.reference.strict_json import show
 
 MODEL_TYPES = (*DEFAULTS, "gpt2", "qwen3_5")
 

@@ -13,8 +13,8 @@ from gnomon.reference.load.hf_sources import decoder_sources
 from gnomon.reference.load.options import Options
 from gnomon.reference.load.safetensors_file import read_safetensors
 from gnomon.reference.load.stored import Stored, assemble
-from gnomon.reference.load.strict_json import parse_object, read_bytes, show
 from gnomon.reference.model import Model
+from gnomon.reference.strict_json import parse_object, read_bytes, show
 from gnomon.reference.tokenizer import Tokenizer
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from gnomon.reference.errors import ModelError
-from gnomon.reference.load.strict_json import show
+from gnomon.reference.strict_json import show
 
 T = TypeVar("T")
 

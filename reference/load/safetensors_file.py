@@ -7,7 +7,7 @@ from safetensors import SafetensorError, safe_open
 
 from gnomon.reference.errors import ModelError
 from gnomon.reference.load.stored import Stored
-from gnomon.reference.load.strict_json import LIMIT, parse_object, show
+from gnomon.reference.strict_json import LIMIT, parse_object, show
 
 
 def read_safetensors(path: Path) -> dict[str, Stored]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gnomon.reference.config import Config
 from gnomon.reference.errors import ModelError
 from gnomon.reference.families import family
-from gnomon.reference.load.strict_json import show
+from gnomon.reference.strict_json import show
 from gnomon.reference.weights import Role, Weight
 
 DTYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K")
