@@ -26,7 +26,7 @@ MODULES = frozenset(
     """argparse ast base64 bisect calendar cmd code collections colorsys concurrent configparser contextlib copy csv
     dataclasses difflib enum fnmatch fractions functools getopt glob gzip heapq hmac io json keyword linecache logging
     numbers operator pathlib pprint queue random reprlib sched secrets shelve shlex shutil statistics string tempfile
-    textwrap threading timeit token tokenize traceback types urllib uuid warnings weakref zipfile""".split()
+    textwrap threading timeit token tokenize traceback types urllib uuid warnings weakref zipfile""".split()  # noqa: SIM905 - sixty quoted words are no list to read
 )
 
 
