@@ -91,6 +91,11 @@ FORMS: dict[str, tuple[str, dict[str, Any], Callable[[Arrays], Arrays]]] = {
         with_drafts,
     ),
     "qwen3_5_text-multimodal-names": ("qwen3_5_text", {}, renamed(r"^model\.", "model.language_model.")),
+    "qwen3_5_text-rotation-cut-off": (  # 0.37 of a head of 8 is 2.96
+        "qwen3_5_text",
+        {"rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.37}},
+        lambda held: held,
+    ),
     "qwen3_5-text-names": ("qwen3_5", {}, renamed(r"^model\.language_model\.", "model.")),
     "qwen3_5-drafts": ("qwen3_5", {}, with_drafts),
     "gpt2-names-without-prefix": ("gpt2", {}, renamed(r"^transformer\.", "")),
