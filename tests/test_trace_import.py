@@ -110,7 +110,9 @@ def test_bf16_is_another_type_and_not_rounded_away(traces, tmp_path):
     assert report.first_divergence.detail == "observed bf16, expected f32"
 
 
-@pytest.mark.parametrize("change", [lambda a: a[:, ::-1].T, lambda a: a[:-1], lambda a: a[None, None]], ids=["transposed", "cut", "nested"])
+@pytest.mark.parametrize(
+    "change", [lambda a: a[:, ::-1].T, lambda a: a[:-1], lambda a: a[None, None]], ids=["transposed", "cut", "nested"]
+)
 def test_a_dump_of_another_shape_is_not_compared(traces, tmp_path, change):
     np.save(tmp_path / "embed.npy", change(Opened(traces[0])["embed"]))
     (tmp_path / "map").write_text("embed = embed")
