@@ -136,7 +136,10 @@ MULTIMODAL: dict[str, tuple[Damage, str]] = {
     "text_of_another_family": (text(model_type="llama"), "model_type='llama'"),
     "tied_inside_only": (text(tie_word_embeddings=True), "the same as in its text_config"),
     "tied_outside_only": (options(tie_word_embeddings=True), "the same as in its text_config"),
-    "vision_weights": (one_more("model.visual.patch_embed.proj.weight"), "model.visual.patch_embed.proj.weight"),
+    "vision_weights": (
+        one_more("model.visual.proj.weight"),
+        "the weights of a text model but got 'model.visual.proj.weight'",
+    ),
     "two_models": (one_more("model.embed_tokens.weight"), "model.embed_tokens.weight"),
     "b_missing": (without(f"{INNER}.in_proj_b.weight"), f"{INNER}.in_proj_b.weight"),
 }
