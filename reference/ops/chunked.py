@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 F32 = NDArray[np.float32]
 
 CHUNK = 128
+SMALL = 1 << 14  # so few products are formed and added by one call each
 PRODUCT_FLOATS = 1 << 16  # 256 KiB of products at a time stay in a core's cache
 
 
@@ -33,11 +34,7 @@ def chunked_sum(t: F32) -> F32:
     Order:    as above; nothing but K decides it
     Source:   contract, section 3
     """
-    t = chunks(t)  # [i, c, ...]
-    acc = np.zeros(t.shape[1:], np.float32)
-    for i in range(t.shape[0]):
-        acc += t[i]
-    return total(acc)
+    return total(left_to_right(chunks(t)))
 
 
 def chunked_dot(x: F32, w: F32) -> F32:
@@ -57,6 +54,8 @@ def dot_of_chunks(x: F32, w: F32) -> F32:
     """
     acc = np.zeros(np.broadcast_shapes(x.shape[1:], w.shape[1:]), np.float32)
     K = x.shape[0]
+    if K * acc.size <= SMALL:
+        return total(left_to_right(x * w))
     step = min(K, max(1, min(16, PRODUCT_FLOATS // acc.size)))
     products = np.empty((step, *acc.shape), np.float32)
     for i in range(0, K, step):
@@ -65,6 +64,14 @@ def dot_of_chunks(x: F32, w: F32) -> F32:
         for product in block:
             np.add(acc, product, out=acc)
     return total(acc)
+
+
+def left_to_right(t: F32) -> F32:
+    """t[0] + t[1] + ..., one after the other: [i, ...] -> [...]
+
+    `accumulate` is defined as the recurrence r[i] = r[i-1] + t[i], which leaves no order open; `np.sum` is not.
+    """
+    return np.add.accumulate(t, axis=0)[-1]
 
 
 def total(acc: F32) -> F32:
