@@ -113,7 +113,7 @@ def notes(records: Sequence[Record]) -> list[str]:
 
 
 def terminal(records: Sequence[Record], table: bool = True) -> RenderableType:
-    """Fingerprint, verdict, card of the first divergence, notes, table, command."""
+    """Fingerprint, verdict, card of the first divergence, notes, table."""
     parts: list[RenderableType] = []
     config = next((r for r in records if isinstance(r, Config)), None)
     if config is not None:
@@ -138,8 +138,6 @@ def terminal(records: Sequence[Record], table: bool = True) -> RenderableType:
         for row in rows:
             kinds.add_row(*(Text(c, style=_colour(row.verdict) if i == 1 else "") for i, c in enumerate(row.cells())))
         parts.append(kinds)
-    if config is not None:
-        parts.append(Text(f"to see it again: {config.command}", style="dim"))
     return Group(*parts)
 
 

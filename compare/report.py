@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from gnomon.compare import render
-from gnomon.compare.record import FirstDivergence, Problem, Record, Summary, Tensor, Token, to_dict, to_jsonl
+from gnomon.compare.record import Config, FirstDivergence, Problem, Record, Summary, Tensor, Token, to_dict, to_jsonl
 from gnomon.compare.verdict import INCOMPARABLE, exit_code, worst
 from gnomon.reference.errors import UsageError
 
@@ -56,6 +56,9 @@ class Report:
     def render(self, console: Console, table: bool = True) -> None:
         """Print the report with Rich; table: with one line per kind of tensor."""
         console.print(render.terminal(self.records, table))
+        config = next((r for r in self.records if isinstance(r, Config)), None)
+        if config is not None:  # on one line whatever the width, so that it can be copied
+            console.print(f"to see it again: {config.command}", style="dim", soft_wrap=True, markup=False, emoji=False)
 
     def text(self) -> str:
         """What `render` prints, without colour."""

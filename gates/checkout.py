@@ -41,9 +41,9 @@ def git(*words: str) -> bytes:
 
 
 def files() -> Files | None:
-    """Tracked files and those about to be, by path; None outside of a checkout."""
+    """Tracked files by path; None outside of a checkout. What a user leaves beside them is no concern of ours."""
     folder = root()
-    listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard").decode().split("\0")
+    listed = git("ls-files", "-z").decode().split("\0")
     if folder is None or not any(listed):
         return None
     return {name: (folder / name).read_bytes() for name in sorted(filter(None, listed)) if (folder / name).is_file()}

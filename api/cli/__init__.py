@@ -90,5 +90,7 @@ def main() -> None:
 
 def fail(sentence: str, code: int) -> None:
     """Print one sentence to stderr and leave."""
-    Console(stderr=True, highlight=False).print("gnomon:", sentence, style="red", markup=False, soft_wrap=True)
+    Console(stderr=True, emoji=False, highlight=False).print(
+        "gnomon:", sentence, style="red", markup=False, soft_wrap=True
+    )
     sys.exit(code)

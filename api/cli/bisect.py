@@ -32,7 +32,7 @@ def command(
     loaded = load(model)
     tokens = prompt_ids(loaded, ids, prompt, default="def main(" if loaded.tokenizer else None)
     expected, observed = (make_engine(name, loaded, arm, kv) for name in engines)
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, emoji=False, highlight=False)
     with console.status("both engines as they are", spinner="line") as status:
         found = bisect(expected, observed, tokens, steps, repeats, log, progress=status.update)
     if as_json:

@@ -41,7 +41,7 @@ def command(
     if as_json:
         print(json.dumps(result.to_json()))
     else:
-        Console(highlight=False, soft_wrap=True, markup=False).print(result.text())
+        Console(emoji=False, highlight=False, soft_wrap=True, markup=False).print(result.text())
     return result.exit_code
 
 

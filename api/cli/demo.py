@@ -23,7 +23,7 @@ def command(
     steps: Annotated[int, typer.Option("--steps", min=1, help="tokens after the prompt")] = 16, html: HtmlOption = None
 ) -> int:
     """Reference against shadow on the embedded models, every tensor of every step; then a planted divergence."""
-    console = Console(highlight=False)
+    console = Console(emoji=False, highlight=False)
     passed = True
     for number, (name, prompt) in enumerate(MODELS.items(), start=1):
         model, ids = opened(name, prompt)

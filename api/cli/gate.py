@@ -51,7 +51,7 @@ def command(
     for wanted_name in wanted:
         known(wanted_name)
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(emoji=False, highlight=False, soft_wrap=True)
     results: list[Result] = []
     with as_file(files("gnomon") / "vectors") as vectors, progress(as_json) as bar:
         total = sum((len(g.faults) + 1 if falsify else 1) * (len(wanted) if g.per_engine else 1) for g in gates)

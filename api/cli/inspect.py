@@ -32,7 +32,7 @@ def model(model: ModelArgument, as_json: JsonOption = False) -> int:
         print(json.dumps({"model": loaded.name, "digest": loaded.digest, "tokenizer": tokenizer,
                           "config": {**config, "rope": vars(loaded.config.rope)}, "weights": listing}))  # fmt: skip
         return 0
-    console = Console(highlight=False)
+    console = Console(emoji=False, highlight=False)
     console.print(f"[bold]{loaded.name}[/]  sha256 {loaded.digest}")
     console.print(f"tokenizer: {tokenizer or 'none (token ids only)'}")
     console.print(", ".join(f"{key} {value}" for key, value in config.items() if key != "windows"), markup=False)
@@ -55,7 +55,7 @@ def trace(folder: TraceArgument, as_json: JsonOption = False) -> int:
     if as_json:
         print(json.dumps({"manifest": m.to_json(), "kinds": [vars(kind) for kind in kinds]}))
         return 0
-    console = Console(highlight=False)
+    console = Console(emoji=False, highlight=False)
     console.print(f"[bold]{m.model}[/]  sha256 {m.model_sha256}")
     console.print(", ".join(f"{key} {value}" for key, value in {**m.engine, **m.versions}.items()), markup=False)
     told = f"{len(m.ids)} ids, the first {m.prompt} as the prompt, {m.schedule}: {' '.join(str(i) for i in m.ids)}"
@@ -86,7 +86,7 @@ def tensor(
     if as_json:
         print(json.dumps([view.to_json() for view in views]))
         return 0
-    console = Console(highlight=False, markup=False)
+    console = Console(emoji=False, highlight=False, markup=False)
     for view in views:
         console.print(view.title, style="bold")
         console.print(view.origin)

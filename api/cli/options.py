@@ -9,7 +9,8 @@ from gnomon.reference.errors import UsageError
 from gnomon.reference.model import Model
 
 ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="micro, tiny-dense, a Hugging Face directory, or a GGUF file")
+    str,
+    typer.Argument(metavar="MODEL", help="micro, tiny-dense, tiny-hybrid, a Hugging Face directory, or a GGUF file"),
 ]
 EngineOption = Annotated[str, typer.Option("--engine", "-e", help="numpy, mlx-array, mlx, or package.module:factory")]
 IdsOption = Annotated[str | None, typer.Option("--ids", help="token ids, such as 1,2,3")]

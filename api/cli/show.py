@@ -33,7 +33,7 @@ def show(report: Report, as_json: bool, html: Path | None) -> int:
     if as_json:
         print(json.dumps(report.to_json()))
     else:
-        console = Console(highlight=False)
+        console = Console(emoji=False, highlight=False)
         report.render(console)
         if html is not None:
             console.print(f"report: {html}", markup=False, soft_wrap=True)
