@@ -71,8 +71,8 @@ def left_to_right(t: F32) -> F32:
 
     `accumulate` is defined as the recurrence r[i] = r[i-1] + t[i], which leaves no order open; `np.sum` is not.
     """
-    sums: F32 = np.add.accumulate(t, axis=0)
-    return sums[-1]
+    last: F32 = np.add.accumulate(t, axis=0)[-1]
+    return last
 
 
 def total(acc: F32) -> F32:
