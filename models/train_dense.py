@@ -9,20 +9,18 @@ vocabulary nor the intermediate width is a multiple of 64, so an engine that for
 (The width is a multiple of the number of heads, though it need not be: transformers insists on it.)
 """
 
-import argparse
 import dataclasses
 import math
-import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, silu
 
-from gnomon.models.text import END_ID, encode, read_corpus, train_tokenizer
-from gnomon.models.training import Recipe, report, save, train
+from gnomon.models.command import run
+from gnomon.models.text import END_ID
+from gnomon.models.training import Recipe
 
 
 @dataclass(frozen=True)
@@ -188,44 +186,6 @@ class Llama(nn.Module):
         return linear(self.model.norm(h), self.model.embed_tokens.weight)
 
 
-def main() -> None:
-    """Read the text, train tokenizer and model, write the folder; an early state after three minutes."""
-    parser = argparse.ArgumentParser(description="train tiny-dense")
-    parser.add_argument("--out", type=Path, required=True, help="folder to write")
-    parser.add_argument("--minutes", type=float, default=35.0, help="time for the training, where --steps is not given")
-    parser.add_argument("--steps", type=int, help="number of steps; the one in training.json repeats that run")
-    parser.add_argument("--threads", type=int, default=2, help="each takes a share of every batch")
-    arguments = parser.parse_args()
-
-    shape, recipe = Shape(), Recipe()
-    corpus = read_corpus()
-    tokenizer = train_tokenizer(corpus.train, shape.vocab_size)
-    ids = encode(tokenizer, corpus.train)
-    torch.manual_seed(recipe.seed)
-    model = Llama(shape)
-    parameters = sum(weight.numel() for weight in model.parameters())
-    print(f"{len(ids)} tokens of {corpus.train_bytes} bytes, {parameters} parameters", flush=True)
-    began = time.monotonic()
-
-    def write(step: int) -> None:
-        seconds = round(time.monotonic() - began, 1)
-        training = {
-            "model": "tiny-dense",
-            "parameters": parameters,
-            "text": {**corpus.describe(), "train_tokens": len(ids)},
-            "steps": step,
-            "tokens_seen": step * recipe.batch * recipe.length,
-            "seconds": seconds,
-            "threads": arguments.threads,
-            "torch": str(torch.__version__),
-            "recipe": dataclasses.asdict(recipe),
-            **report(model, tokenizer, corpus, recipe.length),
-        }
-        save(arguments.out, model, tokenizer, shape.config(), training)
-        print(f"wrote step {step}: {training['held_out_nats_per_token']} nats per token held out", flush=True)
-
-    write(train(model, ids, recipe, arguments.steps, arguments.minutes, arguments.threads, early=write))
-
-
 if __name__ == "__main__":
-    main()
+    shape = Shape()
+    run("tiny-dense", shape, lambda: Llama(shape), Recipe(), minutes=35.0)

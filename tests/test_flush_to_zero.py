@@ -93,8 +93,8 @@ def test_flushing_subnormals_changes_no_bit(flushed: Flushed, case: Case) -> Non
 
 @pytest.mark.parametrize("case", TINY, ids=str)
 def test_no_intermediate_underflows(case: Case) -> None:
-    with np.errstate(under="raise"):
-        case.run(NumpyOps())
+    with np.errstate(under="raise"):  # an underflow raises FloatingPointError, as the next test sees
+        assert case.run(NumpyOps()).keys() >= case.expected.keys()
 
 
 def test_an_underflow_is_seen() -> None:

@@ -1,18 +1,12 @@
 """The HTML form of a report: one file, no network, no script, all that the records say, everything escaped."""
 
-import json
 import re
-from html.parser import HTMLParser
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from broken_engines import IDS, MODEL, ReversedSum, reference
-from gnomon.cli import app
 from gnomon.compare import pictures
 from gnomon.compare.diff import diff
 from gnomon.compare.histogram import Histogram
@@ -22,46 +16,8 @@ from gnomon.compare.record import Config, Problem, Tensor, Token
 from gnomon.compare.report import Report
 from gnomon.compare.verdict import WORDS, judge, measure
 from gnomon.reference.engine import Engine
-from gnomon.reference.errors import UsageError
 from gnomon.reference.numpy_ops import NumpyOps
-
-HOSTILE = "</style><script>alert('1')</script><img src=x>&{{ 7 * 7 }}"
-VOID = {"meta", "link", "br", "wbr", "col", "img", "hr", "input"}
-
-
-class Page(HTMLParser):
-    """tags: every start tag with its attributes; text: all that is shown, titles of pictures among it"""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.text = ""
-        self.style = ""
-        self.feed(source)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open[-1:] == ["style"]:
-            self.style += data
-        else:
-            self.text += data
-
-    @property
-    def words(self) -> str:
-        return re.sub(r"\s+", " ", self.text)
+from report_page import HOSTILE, Page
 
 
 @pytest.fixture(scope="module")
@@ -298,80 +254,7 @@ def luminance(colour: str) -> float:
     return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def test_a_report_is_written_whole_and_replaces_the_old(report: Report, tmp_path: Path) -> None:
-    out = tmp_path / "report.html"
-    out.write_text("old")
-    report.write_html(out)
-    assert out.read_text(encoding="utf-8") == report.to_html()
-    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
-
-
-def test_a_write_that_fails_leaves_the_old_report(
-    report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "report.html"
-    out.write_text("old")
-
-    def full(self: Path, text: str, **how: object) -> int:
-        self.touch()
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(UsageError, match=r"report.html' but got: No space left"):
-        report.write_html(out)
-    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
-    assert out.read_text() == "old"
-
-
-def test_a_directory_that_is_not_there_is_a_usage_error(report: Report, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="No such file"):
-        report.write_html(tmp_path / "none" / "report.html")
-
-
 def test_headings_do_not_skip_a_level(report: Report) -> None:
     levels = [int(tag[1]) for tag, _ in Page(report.to_html()).tags if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
     assert all(b - a <= 1 for a, b in pairwise(levels))
-
-
-def run(*args: str) -> Any:
-    return CliRunner().invoke(app, list(args))
-
-
-def test_diff_writes_the_report_that_it_prints(tmp_path: Path) -> None:
-    out = tmp_path / "report.html"
-    done = run("diff", "micro", "-e", "numpy", "-e", "numpy", "--ids", "1,2", "--steps", "0", "--html", str(out))
-    assert done.exit_code == 0, done.output
-    assert f"report: {out}" in done.stdout.replace("\n", "")
-    words = Page(out.read_text(encoding="utf-8")).words
-    assert re.search(r"identical: (\d+ of \d+ tensors identical)", done.stdout)[1] in words  # type: ignore[index]
-
-
-def test_json_stays_one_object_beside_the_report(tmp_path: Path) -> None:
-    out = tmp_path / "report.html"
-    args = ("diff", "micro", "-e", "numpy", "-e", "numpy", "--ids", "1,2", "--steps", "0", "--json")
-    done = run(*args, "--html", str(out))
-    assert json.loads(done.stdout)["verdict"] == "identical"
-    assert out.exists()
-
-
-def test_demo_writes_the_planted_break_only_where_it_is_told_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run("demo", "--steps", "1").exit_code == 0
-    assert list(tmp_path.iterdir()) == []
-    assert run("demo", "--steps", "1", "--html", "report.html").exit_code == 0
-    words = Page(Path("report.html").read_text(encoding="utf-8")).words
-    assert "First divergence blocks.3.mlp.gate" in words
-
-
-@pytest.mark.parametrize("verb", [("diff", "nothing-here", "-e", "a", "-e", "b"), ("compare", "a", "b"), ("demo",)])
-@pytest.mark.parametrize(("where", "told"), [("none/report.html", "there is no 'none'"), (".", "is a directory")])
-def test_a_place_that_cannot_be_written_is_refused_before_the_work(
-    verb: tuple[str, ...], where: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = run(*verb, "--html", where)
-    assert isinstance(done.exception, UsageError)
-    assert told in str(done.exception)

@@ -1,4 +1,4 @@
-"""Tensors from elsewhere, under other names, against a trace; and the command line of traces."""
+"""Tensors from elsewhere, under other names, against a trace."""
 
 import json
 import pickle
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from gnomon.cli import main
 from gnomon.compare.aliases import ALIASES
 from gnomon.compare.record import Config
 from gnomon.compare.trace_compare import compare_dump
@@ -16,7 +15,7 @@ from gnomon.compare.trace_import import Dump
 from gnomon.compare.trace_map import read_map
 from gnomon.compare.trace_read import Trace
 from gnomon.reference.errors import GnomonError, NotRunError
-from trace_edits import IDS, Opened, copied, make, unequal
+from trace_edits import Opened, copied, make, run, unequal
 
 LENS = {  # hook -> tap, heads
     "hook_embed": ("embed", 0),
@@ -259,54 +258,3 @@ def test_a_torch_dump_is_read_without_its_pickle(traces, hooks, tmp_path):
 
 
 # --- the command line -------------------------------------------------------------------------------------------------
-
-
-def run(*arguments):
-    """Exit code of the command."""
-    before, sys.argv = sys.argv, ["gnomon", *map(str, arguments)]
-    try:
-        with pytest.raises(SystemExit) as left:
-            main()
-    finally:
-        sys.argv = before
-    return left.value.code or 0, None
-
-
-@pytest.mark.parametrize("options", [[], ["--row-by-row"], ["--digests-only"], ["--steps", "2"]], ids=str)
-def test_trace_and_compare_agree_with_themselves(tmp_path, capsys, options):
-    for name in ("a", "b"):
-        assert run("trace", "micro", "--ids", "5,80,13", "-o", tmp_path / name, *options)[0] == 0
-    capsys.readouterr()
-    assert run("compare", tmp_path / "a", tmp_path / "b", "--json")[0] == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["verdict"], told["records"][-1]["type"]) == ("identical", "summary")
-    assert told["records"][0]["command"] == f"gnomon compare {tmp_path / 'a'} {tmp_path / 'b'}"
-
-
-def test_exit_codes_are_the_verdict(traces, tmp_path, capsys):
-    opened = copied(traces[0], tmp_path / "t")
-    opened["embed"].view(np.uint32)[0, 0] ^= 1
-    assert run("compare", traces[0], opened.save())[0] == 1
-    assert "embed: ulp<=1" in capsys.readouterr().out
-    opened.remove("blocks.0.ln1")
-    assert run("compare", traces[0], opened.save())[0] == 3
-    (opened.folder / "manifest.json").unlink()
-    assert run("compare", traces[0], opened.folder)[0] == 2
-    assert run("compare", opened.folder, traces[0])[0] == 2
-    assert run("compare", traces[0], tmp_path / "none")[0] == 2
-    assert run("compare", traces[0], tmp_path / "none", "--digests")[0] == 2
-    assert run("trace", "micro", "--ids", "1", "-o", traces[0])[0] == 2
-    told = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
-    assert [line[:16] for line in told] == ["gnomon: Expected"] * 5
-
-
-def test_inspect_shows_a_trace_and_a_tensor(traces, capsys):
-    assert run("inspect", "trace", traces[0])[0] == 0
-    shown = capsys.readouterr().out
-    assert "blocks.*.attn.scores" in shown
-    assert " ".join(map(str, IDS)) in shown
-    assert run("inspect", "tensor", traces[1], "embed", "--pos", "3", "--json")[0] == 0
-    (view,) = json.loads(capsys.readouterr().out)
-    first = Opened(traces[0])["embed"][3, 0]
-    assert (view["pos"], int(view["first"][0]["bits"], 16)) == ([3, 4], int(first.view(np.uint32)))
-    assert run("inspect", "tensor", traces[1], "embod")[0] == 2

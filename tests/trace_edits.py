@@ -3,11 +3,14 @@
 import hashlib
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from broken_engines import IDS, MODEL, ShownOtherwise, reference
+from gnomon.cli import main
 from gnomon.compare.trace_compare import compare_traces
 from gnomon.compare.trace_read import Trace
 from gnomon.compare.trace_write import write_trace
@@ -171,3 +174,14 @@ def unequal(report):
 
 
 __all__ = ["IDS", "MODEL", "EveryType", "Opened", "compare", "copied", "make", "unequal"]
+
+
+def run(*arguments):
+    """Exit code of the command."""
+    before, sys.argv = sys.argv, ["gnomon", *map(str, arguments)]
+    try:
+        with pytest.raises(SystemExit) as left:
+            main()
+    finally:
+        sys.argv = before
+    return left.value.code or 0, None

@@ -83,7 +83,7 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has left: nobody to tell
         sys.exit(0)
-    except Exception:
+    except Exception:  # nothing is swallowed: the traceback is printed, and the exit code says whose fault it is
         traceback.print_exc()
         fail("gnomon itself failed; the lines above belong in a bug report", 4)
 
