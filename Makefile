@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SMOLLM2 := .cache/SmolLM2-135M-Instruct.Q4_1.gguf
-SOURCES := $(shell find api bench compare gates gpu models reference -name '*.py' -o -name '*.jinja' -o -name '*.json' -o -name '*.safetensors')
+SOURCES := $(shell find api bench compare decode gates gpu models reference serve -name '*.py' -o -name '*.h' -o -name '*.jinja' -o -name '*.json' -o -name '*.safetensors')
 
 .PHONY: demo test test-real test-peers lint format lock clean
 

@@ -23,19 +23,34 @@ def _mlx_array(model: Model, arm: str, kv: str) -> Engine[Any]:
     return mlx_array.engine(model, cast(Arm, arm), cast(Storage, kv))
 
 
-_FACTORIES: dict[str, Callable[[Model, str, str], Engine[Any]]] = {"numpy": _numpy, "mlx-array": _mlx_array}
+def _host(model: Model, arm: str, kv: str) -> Engine[Any]:
+    from gnomon.gpu import host
+
+    return host.engine(model, cast(Arm, arm), cast(Storage, kv))
+
+
+_FACTORIES: dict[str, Callable[[Model, str, str], Engine[Any]]] = {
+    "numpy": _numpy,
+    "host": _host,
+    "mlx-array": _mlx_array,
+}
 _BEST = {"mlx": ("mlx-array",)}  # a short name stands for the best table present
 
 
 def engines() -> dict[str, str]:
     """Every engine by name, with "" where it can run here and otherwise the reason why it cannot."""
-    from gnomon.gpu import mlx_array
+    from gnomon.gpu import host, mlx_array
 
-    return {"numpy": "", "mlx-array": mlx_array.available() or ""}
+    return {"numpy": "", "host": host.available() or "", "mlx-array": mlx_array.available() or ""}
+
+
+def default_engine() -> str:
+    """The fastest engine that can run here: "host" where a C++ compiler is found, else "numpy"."""
+    return "numpy" if engines()["host"] else "host"
 
 
 def engine(name: str, model: Model, arm: str = "f32", kv: str = "f32") -> Engine[Any]:
-    """The engine `name` with `model` on it: "numpy", "mlx-array", "mlx" (the best MLX table present), or
+    """The engine `name` with `model` on it: "numpy", "host", "mlx-array", "mlx" (the best MLX table present), or
     "package.module:factory" for one's own, called with the model (and with arm and kv where they are not "f32").
 
     arm: what `linear` multiplies, "f32", "bf16" or "int8"; kv: how keys and values are stored, the same three

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.gpu.mlx_arms import Matrix, arm_linear, pack, read, stored
+from gnomon.gpu.mlx_device import mlx_devices
 from gnomon.gpu.mlx_layers import causal_conv, delta_rule, mix, query_key, softmax_terms
 from gnomon.gpu.mlx_math import (
     ZERO,
@@ -30,6 +31,7 @@ from gnomon.gpu.mlx_math import (
     softmax,
     softplus,
 )
+from gnomon.reference.device import Device
 from gnomon.reference.ops.attention import seen
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Arm, Handle, Ops, Rows, Span, Storage, Want
@@ -85,6 +87,9 @@ class MlxArrayOps(Ops[mx.array]):
 
     def with_forms(self, arm: str = "f32", kv: str = "f32") -> "MlxArrayOps":
         return type(self)(cast(Arm, arm), cast(Storage, kv))
+
+    def devices(self) -> tuple[Device, ...]:
+        return mlx_devices()
 
     def describe(self) -> dict[str, str]:
         return {

@@ -1,6 +1,6 @@
 """The engine loop: check a step, wire it through the op table, commit it to the states or not at all."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -45,12 +45,9 @@ class Engine(Generic[A]):
         Raises UsageError for rows that do not fit their states, NonFiniteError when the result is NaN or infinite.
         """
         self._check(rows, want)
-        ops = self.ops if tap is None else TappedOps(self.ops, tap, rows, self.weights)
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN are reported below
-                result = self.family.wire(ops, self.model.config, self.weights, self.tables, rows, want)
-                self.ops.finish(rows, [result])
-                out = self.ops.numpy(result)
+                out = self.run(rows, want, tap)
             if not np.isfinite(out).all():
                 bad = int(np.flatnonzero(~np.isfinite(out).all(axis=1))[0])
                 raise NonFiniteError(
@@ -64,6 +61,14 @@ class Engine(Generic[A]):
         for span in rows.spans:
             span.state.commit(rows.ids[span.start : span.stop].tolist())
         return out if want != "none" else np.empty((0, self.model.config.vocab), np.float32)
+
+    def run(self, rows: Rows, want: Want, tap: Tap | None) -> F32:
+        """The step itself, its rows checked: logits [k, vocab], or the last residual [rows, width] for want="none".
+        States receive what it appends as pending. An engine that replays a plan overrides this."""
+        ops = self.ops if tap is None else TappedOps(self.ops, tap, rows, self.weights)
+        result = self.family.wire(ops, self.model.config, self.weights, self.tables, rows, want)
+        self.ops.finish(rows, [result])
+        return self.ops.numpy(result)
 
     def forward(
         self, ids: Sequence[int], state: State | None = None, want: Want = "last", tap: Tap | None = None
@@ -90,7 +95,8 @@ class Engine(Generic[A]):
         self._own(state)
         copy = State(self, [self.ops.copy_cache(state, i) for i in range(len(state.caches))])
         copy.length, copy.ids, copy.forks = state.length, list(state.ids), list(state.forks)
-        state.forks.append(state.length)
+        if state.forks[-1:] != [state.length]:  # a checkpoint is copied many times
+            state.forks.append(state.length)
         return copy
 
     def truncate(self, state: State, length: int) -> None:
@@ -132,14 +138,27 @@ class Engine(Generic[A]):
 
         Every name, shape and type is checked before anything is allocated; raises UsageError for the first wrong one.
         """
-        expected = state_specs(self.model.config, self.ops.describe()["kv"], len(ids))
-        check_arrays(arrays, expected)
+        check_arrays(arrays, state_specs(self.model.config, self.ops.describe()["kv"], len(ids)))
+        layers = range(self.model.config.layers if ids else 0)
+        return self.load_layers(
+            ({n: a for n, a in arrays.items() if n.startswith(f"blocks.{i}.")} for i in layers), ids
+        )
+
+    def load_layers(self, layers: Iterable[Mapping[str, NDArray[Any]]], ids: Sequence[int]) -> State:
+        """`load` from the arrays of one layer after the other, so that no more than one is held twice.
+
+        Each layer is checked when it comes; raises UsageError, too, for a number of layers that is not the model's.
+        """
         self._check_ids(ids)
-        state = self.new()
-        for i in range(self.model.config.layers if ids else 0):
-            prefix = f"blocks.{i}."
-            layer = {n.removeprefix(prefix): np.asarray(a) for n, a in arrays.items() if n.startswith(prefix)}
-            state.caches[i] = self.ops.load_cache(layer)
+        expected = state_specs(self.model.config, self.ops.describe()["kv"], len(ids))
+        state, wanted, count = self.new(), self.model.config.layers if ids else 0, 0
+        for i, arrays in enumerate(layers):
+            prefix, count = f"blocks.{i}.", i + 1
+            check_arrays(arrays, {name: spec for name, spec in expected.items() if name.startswith(prefix)})
+            if count <= wanted:
+                state.caches[i] = self.ops.load_cache({n.removeprefix(prefix): np.asarray(arrays[n]) for n in arrays})
+        if count != wanted:
+            raise UsageError(f"Expected the arrays of {wanted} layers but got {count}")
         state.length, state.ids = len(ids), list(ids)
         return state
 

@@ -1,0 +1,1 @@
+"""Generation on the engine protocol alone: batches, sampling, speculation, transcripts."""

@@ -1,0 +1,94 @@
+"""The compiled kernels as Python calls them: the op table of the plan, its instructions, a step, a team of threads."""
+
+import ctypes
+import os
+from ctypes import POINTER, Structure, c_float, c_int32, c_size_t, c_void_p
+from functools import cache
+
+from gnomon.gpu.host_build import Built, build, kernel_sources
+
+WEIGHT_FORMATS = ("F32", "BF16", "F16", "Q8", "Q4", "Q4One", "Q4M", "Q5", "Q5M", "Q6")
+FORMATS = (*WEIGHT_FORMATS, "I8")
+OPS = (
+    "add", "mul", "swiglu", "delta_decay", "settle", "exp_neg", "sigmoid", "silu", "gelu_tanh", "softplus", "log1p01",
+    "round_bf16", "slice", "gather", "quant", "route", "layer_norm", "row_sum", "rms_norm", "gated_norm", "l2_norm",
+    "rope", "embed", "embed_positions", "linear", "exp_scores",
+    "kv_append", "scores", "mix", "attention_scores", "attention_mix", "attention_merge",  # these find keys and values
+    "causal_conv", "delta_rule",
+)  # fmt: skip
+
+
+class Instruction(Structure):
+    """One op of a plan; the fields stand in kernels/host_main.cpp"""
+
+    _fields_ = (
+        ("op", c_int32), ("format", c_int32), ("layer", c_int32), ("selected", c_int32), ("last", c_int32),
+        ("buffer", c_int32 * 6), ("n", c_int32 * 6), ("f", c_float * 2), ("weight", c_void_p * 3),
+    )  # fmt: skip
+
+
+class Span(Structure):
+    _fields_ = (("start", c_int32), ("stop", c_int32), ("length", c_int32))
+
+
+class Carried(Structure):
+    """What a layer carries of one sequence: keys and values, or the state of a delta layer before and after."""
+
+    _fields_ = (
+        ("k", c_void_p), ("v", c_void_p), ("capacity", c_int32),
+        ("conv", c_void_p), ("delta", c_void_p), ("next_conv", c_void_p), ("next_delta", c_void_p),
+    )  # fmt: skip
+
+
+class Step(Structure):
+    _fields_ = (
+        ("rows", c_int32), ("selected", c_int32), ("spans", c_int32), ("layers", c_int32), ("whole", c_int32),
+        ("chunks", c_int32), ("ids", c_void_p), ("select", c_void_p), ("positions", c_void_p), ("cos", c_void_p),
+        ("sin", c_void_p), ("span", POINTER(Span)), ("carried", POINTER(Carried)), ("buffers", POINTER(c_void_p)),
+        ("part", c_void_p), ("scratch_floats", c_size_t),
+    )  # fmt: skip
+
+
+def main_source(sources: dict[str, str]) -> str:
+    """host_main.cpp behind the names of ops and formats, whose only list is above."""
+    ops = ", ".join(f"OP_{name.upper()}" for name in OPS)
+    formats = ", ".join(f"FORMAT_{name}" for name in FORMATS)
+    each = " ".join(f"_({name})" for name in WEIGHT_FORMATS)
+    return f"enum {{ {ops} }};\nenum {{ {formats} }};\n#define WEIGHT_FORMATS(_) {each}\n{sources['host_main.cpp']}"
+
+
+@cache
+def library(extra: tuple[str, ...] = (), cxx: str | None = None) -> Built:
+    """The kernels of this installation, compiled. Raises NotRunError where that cannot be."""
+    sources = kernel_sources()
+    return typed(build(main_source(sources), {n: t for n, t in sources.items() if n.endswith(".h")}, extra, cxx))
+
+
+def typed(built: Built) -> Built:
+    lib = built.library
+    lib.team_new.argtypes, lib.team_new.restype = (c_int32,), c_void_p
+    lib.team_free.argtypes, lib.team_free.restype = (c_void_p,), None
+    lib.plan_run.argtypes, lib.plan_run.restype = (c_void_p, c_void_p, c_int32, POINTER(Step)), None
+    lib.scratch_floats.argtypes, lib.scratch_floats.restype = (c_int32, c_int32), c_size_t
+    lib.part_floats_of.argtypes, lib.part_floats_of.restype = (c_int32,), c_size_t
+    lib.stream_read.argtypes, lib.stream_read.restype = (c_void_p, c_void_p, ctypes.c_int64), ctypes.c_double
+    return built
+
+
+class Team:
+    """Threads that run plans together. threads: how many, else GNOMON_THREADS, else one per core."""
+
+    def __init__(self, built: Built, threads: int | None = None) -> None:
+        self.built = built
+        self.threads = threads or int(os.environ.get("GNOMON_THREADS") or 0) or len(os.sched_getaffinity(0))
+        self.handle = c_void_p(built.library.team_new(self.threads))
+
+    def run(self, plan: "ctypes.Array[Instruction]", step: Step, start: int = 0, stop: int | None = None) -> None:
+        """Run instructions start .. stop; the interpreter lock is free meanwhile."""
+        first = ctypes.byref(plan, start * ctypes.sizeof(Instruction))
+        count = (len(plan) if stop is None else stop) - start
+        self.built.library.plan_run(self.handle, first, count, ctypes.byref(step))
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None):
+            self.built.library.team_free(self.handle)

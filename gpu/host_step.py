@@ -1,0 +1,88 @@
+"""A step as the kernels see it: rows, positions, rotations, and where the states of its sequences lie."""
+
+from collections.abc import Sequence
+from ctypes import POINTER, c_void_p, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.gpu.host_library import Carried, Span, Step, Team
+from gnomon.gpu.host_pack import aligned
+from gnomon.gpu.host_state import STEP, HostKV, Recurrent
+from gnomon.reference.ops.rope import RopeTables
+from gnomon.reference.protocol import Rows, Want
+
+TILE_TASKS = 4  # tiles per thread from which on attention needs no finer split
+
+
+class HostStep:
+    """The C struct of a step and the arrays that it points to, which live as long.
+
+    layers: those whose states the instructions touch; kv_heads, group, d: of their attention
+    """
+
+    def __init__(
+        self,
+        team: Team,
+        rows: Rows,
+        tables: RopeTables | None,
+        want: Want,
+        layers: Sequence[int],
+        kv_heads: int = 1,
+        group: int = 1,
+        d: int = 64,
+    ) -> None:
+        self.rows = rows
+        chunks = -(-max(span.end for span in rows.spans) // STEP)
+        tile_rows = max(1, 8 // group)
+        tiles = sum(-(-(s.stop - s.start) // tile_rows) for s in rows.spans) * kv_heads * -(-group // 8)
+        whole = tiles >= TILE_TASKS * team.threads
+        library = team.built.library
+        self.part = None if whole else aligned((tiles * chunks * library.part_floats_of(d),), np.float32)
+        self.positions = rows.pos.astype(np.int32)
+        ends = [span.stop - 1 for span in rows.spans]
+        self.select = np.array(ends, np.int32)
+        self.rotation = tables.at(rows.pos) if tables is not None else None
+        self.spans = np.array([(s.start, s.stop, s.state.length) for s in rows.spans], np.int32)
+        self.carried = self._carried(layers)
+        self.struct = Step(
+            len(rows.ids), len(rows.ids) if want == "all" else len(ends), len(ends), len(layers), int(whole), chunks,
+            rows.ids.ctypes.data, self.select.ctypes.data, self.positions.ctypes.data,
+            self.rotation.cos.ctypes.data if self.rotation else None,
+            self.rotation.sin.ctypes.data if self.rotation else None,
+            cast(self.spans.ctypes.data, POINTER(Span)), cast(self.carried.ctypes.data, POINTER(Carried)), None,
+            self.part.ctypes.data if self.part is not None else None, library.scratch_floats(chunks, d),
+        )  # fmt: skip
+
+    def _carried(self, layers: Sequence[int]) -> NDArray[np.uint64]:
+        """[layers, spans, 7]: the fields of Carried"""
+        out = []
+        self.zeros: list[NDArray[np.float32]] = []
+        for i in layers:
+            for span in self.rows.spans:
+                fresh = span.state.cache(i)
+                if isinstance(fresh, HostKV):
+                    out.append((*fresh.pointers, 0, 0, 0, 0))
+                elif isinstance(fresh, Recurrent):
+                    out.append((0, 0, 0, *self._recurrent(span.state.caches[i], fresh)))
+                else:
+                    out.append((0,) * 7)
+        return np.array(out, np.uint64)
+
+    def _recurrent(self, old: Recurrent | None, fresh: Recurrent) -> tuple[int, int, int, int]:
+        conv = old.conv if old is not None else self._zero(fresh.conv.shape)
+        if fresh.delta is None:
+            return conv.ctypes.data, 0, fresh.conv.ctypes.data, 0
+        delta = old.delta if old is not None and old.delta is not None else self._zero(fresh.delta.shape)
+        return conv.ctypes.data, delta.ctypes.data, fresh.conv.ctypes.data, fresh.delta.ctypes.data
+
+    def _zero(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        self.zeros.append(np.zeros(shape, np.float32))
+        return self.zeros[-1]
+
+
+
+def bind(step: Step, buffers: NDArray[np.uint64]) -> Step:
+    """The step with these buffers, addresses by index."""
+    step.buffers = cast(buffers.ctypes.data, POINTER(c_void_p))
+    return step

@@ -1,0 +1,102 @@
+// A team of threads that runs a job together. Waiting spins a little, then yields, then sleeps: a thread that only spins
+// burns the time slice of whoever it waits for.
+#pragma once
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#if defined(__x86_64__)
+#define PAUSE() __builtin_ia32_pause()
+#else
+#define PAUSE() std::atomic_signal_fence(std::memory_order_seq_cst)
+#endif
+
+static void wait_while(std::atomic<unsigned>& word, unsigned old) {
+    for (int i = 0; i < 200; i++) {
+        if (word.load(std::memory_order_acquire) != old) return;
+        PAUSE();
+    }
+    for (int i = 0; i < 400; i++) {
+        if (word.load(std::memory_order_acquire) != old) return;
+        std::this_thread::yield();
+    }
+    word.wait(old, std::memory_order_acquire);
+}
+
+class Team {
+  public:
+    explicit Team(int threads) : size(threads), scratch(threads), home(getpid()) {
+        for (int t = 1; t < size; t++) workers.emplace_back([this, t] { work(t); });
+    }
+
+    ~Team() {
+        if (getpid() != home) {  // a forked child has none of the threads
+            for (auto& worker : workers) worker.detach();
+            return;
+        }
+        stop = true;
+        started.fetch_add(1, std::memory_order_release);
+        started.notify_all();
+        for (auto& worker : workers) worker.join();
+    }
+
+    // job(thread, threads) on every thread; returns when all have returned. A forked child runs it alone.
+    template <class Job>
+    void run(const Job& job, size_t scratch_floats) {
+        for (auto& room : scratch) {
+            if (room.size() < scratch_floats + 64) room.resize(scratch_floats + 64);
+        }
+        const bool alone = size == 1 || getpid() != home;
+        threads = alone ? 1 : size;
+        if (alone) return job(0);
+        call = [](const void* j, int t) { (*(const Job*)j)(t); };
+        what = &job;
+        started.fetch_add(1, std::memory_order_release);
+        started.notify_all();
+        job(0);
+        barrier();  // all have returned
+    }
+
+    void barrier() {
+        if (threads == 1) return;
+        const unsigned now = phase.load(std::memory_order_acquire);
+        if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == (unsigned)threads) {
+            arrived.store(0, std::memory_order_relaxed);
+            phase.fetch_add(1, std::memory_order_release);
+            phase.notify_all();
+        } else {
+            wait_while(phase, now);
+        }
+    }
+
+    float* room(int thread) {  // aligned to a cache line
+        return (float*)(((uintptr_t)scratch[thread].data() + 63) & ~(uintptr_t)63);
+    }
+
+    const int size;
+    int threads = 1;
+
+  private:
+    void work(int t) {
+        unsigned seen = 0;
+        for (;;) {
+            wait_while(started, seen);
+            seen++;
+            if (stop) return;
+            call(what, t);
+            barrier();
+        }
+    }
+
+    std::vector<std::vector<float>> scratch;
+    std::vector<std::thread> workers;
+    const pid_t home;
+    bool stop = false;
+    const void* what = nullptr;
+    void (*call)(const void*, int) = nullptr;
+    alignas(64) std::atomic<unsigned> started{0};
+    alignas(64) std::atomic<unsigned> arrived{0};
+    alignas(64) std::atomic<unsigned> phase{0};
+};
