@@ -10,11 +10,13 @@ print(report.text())
 from gnomon.compare.check_op import check_op
 from gnomon.compare.diff import diff
 from gnomon.compare.same import assert_same_bytes
+from gnomon.decode.generate import generate
 from gnomon.engines import engine, engines
 from gnomon.loading import load
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import GnomonError, ModelError, NonFiniteError, NotRunError, UsageError
 from gnomon.reference.model import Model
+from gnomon.reference.ops.sample import Sampling
 from gnomon.reference.protocol import Rows, Tap
 from gnomon.reference.state import State
 
@@ -26,6 +28,7 @@ __all__ = [
     "NonFiniteError",
     "NotRunError",
     "Rows",
+    "Sampling",
     "State",
     "Tap",
     "UsageError",
@@ -34,5 +37,6 @@ __all__ = [
     "diff",
     "engine",
     "engines",
+    "generate",
     "load",
 ]

@@ -14,6 +14,7 @@ from gnomon.compare.record import Config, FirstDivergence, Problem, Record, Summ
 from gnomon.compare.verdict import INCOMPARABLE, exit_code, worst
 
 LISTED = 10  # missing tensors, tokens and problems that are spelled out; the rest are counted
+KINDS = 40  # kinds of tensors in the table; of more, half as many are listed and the rest counted
 COLUMNS = ("tensor", "verdict", "tensors", "identical", "values", "live")
 
 
@@ -135,9 +136,12 @@ def terminal(records: Sequence[Record], table: bool = True) -> RenderableType:
         kinds = Table(box=None, pad_edge=False)
         for i, column in enumerate(COLUMNS):
             kinds.add_column(column, justify="right" if i > 1 else "left", no_wrap=i != 0, overflow="fold")
-        for row in rows:
+        listed_rows = rows if len(rows) <= KINDS else rows[: KINDS // 2]
+        for row in listed_rows:
             kinds.add_row(*(Text(c, style=_colour(row.verdict) if i == 1 else "") for i, c in enumerate(row.cells())))
         parts.append(kinds)
+        if len(rows) > len(listed_rows):
+            parts.append(Text(f"and {len(rows) - len(listed_rows)} more kinds of tensors"))
     return Group(*parts)
 
 

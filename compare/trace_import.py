@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.compare.bits import Uint16
+from gnomon.compare import bits
+from gnomon.compare.bits import Patterns, Uint16
 from gnomon.compare.trace_map import NameMap
-from gnomon.compare.trace_measure import record_of
+from gnomon.compare.trace_measure import cut, record_of
 from gnomon.compare.trace_read import Trace
 from gnomon.compare.trace_record import TraceRecord
 from gnomon.compare.trace_shard import Shard
@@ -48,8 +49,11 @@ class Dump:
         self.loads = {ours: found[name] for name, ours in resolved.items() if ours is not None}
         self.records: Sequence[TraceRecord] = [self._record(seq, name) for seq, name in enumerate(self.loads)]
 
-    def array(self, record: TraceRecord) -> Array | None:
+    def array(self, record: TraceRecord) -> Array:
         return self._load(record.name)[0]
+
+    def blocks(self, record: TraceRecord, values: int) -> Iterator[Patterns]:
+        return cut(bits.patterns(self.array(record)), values)
 
     def _record(self, seq: int, name: str) -> TraceRecord:
         array, uint16 = self._load(name)
@@ -123,7 +127,7 @@ def read_safetensors(file: Path, name: str) -> dict[str, Load]:
     shard = Shard(file)
 
     def load(key: str) -> tuple[Array, Uint16]:
-        return shard.array(key), "bf16" if shard.dtype(key) == "bf16" else "u16"
+        return shard.array(key), "bf16" if shard.entries[key].dtype == "bf16" else "u16"
 
     return {key: partial(load, key) for key in shard.entries}
 

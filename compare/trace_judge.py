@@ -1,7 +1,6 @@
 """One tensor of two traces: joined where it has to be, checked against its records, judged by its bytes or digests."""
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.compare import bits
-from gnomon.compare.bits import Patterns, Uint16
+from gnomon.compare.bits import Uint16
 from gnomon.compare.record import Side
 from gnomon.compare.trace_align import GROWS, Piece, Unit, joined_measure, row_forms
-from gnomon.compare.trace_measure import BLOCK, record_of, total
+from gnomon.compare.trace_measure import read_equal, record_of, row_with_one, values_at_a_time
 from gnomon.compare.trace_read import Source
 from gnomon.compare.trace_record import BY_NAME, TraceRecord
 from gnomon.compare.verdict import Finding, Measure, judge, judge_measures
@@ -98,27 +97,23 @@ def _common_tail(e: Pieces, o: Pieces, name: str) -> tuple[tuple[int, ...] | Non
 
 
 def _same_bytes(unit: Unit, expected: Source, observed: Source) -> Judged | None:
-    """The quick way through equal tensors of one shape: compared in place, hashed once for both; None if not equal."""
+    """The quick way through equal tensors of one shape: read once, hashed once for both; None if not equal."""
     e, o = unit.expected[0].record, unit.observed[0].record
     if not e.pos == o.pos == unit.pos or (e.dtype, e.shape) != (o.dtype, o.shape):
         return None
-    x, y = expected.array(e), observed.array(o)
-    if x is None or y is None:
+    form = BY_NAME[e.dtype]
+    row = row_with_one(unit.name, form, e.shape)
+    x, y = (source.blocks(r, values_at_a_time(row)) for source, r in ((expected, e), (observed, o)))
+    read = None if x is None or y is None else read_equal(x, y, form, row)
+    if read is None:
         return None
-    pattern = bits.patterns(x)
-    if not all((a == b).all() for a, b in zip(_cut(pattern), _cut(bits.patterns(y)), strict=True)):
-        return None
-    digest = hashlib.sha256(pattern.data).hexdigest()
-    measured = replace(e, sha256=digest, stats=total(pattern, BY_NAME[e.dtype], unit.name)).measure()
+    digest, stats = read
+    measured = (
+        e.measure() if (digest, stats) == (e.sha256, e.stats) else replace(e, sha256=digest, stats=stats).measure()
+    )
     sides: Stale = (("expected", e), ("observed", o))
     stale = tuple((side, record) for side, record in sides if record.sha256 != digest)
     return Judged(unit, judge_measures(measured, measured, unit.name), stale)
-
-
-def _cut(pattern: Patterns) -> Iterator[Patterns]:
-    """Pieces small enough that comparing them stays in the cache."""
-    flat = pattern.reshape(-1)
-    return (flat[at : at + BLOCK] for at in range(0, flat.size, BLOCK))
 
 
 def _read_again(side: Side, pieces: Pieces, source: Source) -> tuple[Pieces, Stale]:

@@ -1,7 +1,7 @@
 """The record of a tensor: hashed and counted, as a whole and row by row."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -48,8 +48,57 @@ def seen(row: Patterns, name: str, position: int) -> Patterns:
 
 def total(pattern: Patterns, form: Format, name: str) -> Counts:
     """The counts of a whole tensor."""
-    flat = pattern.reshape(1, -1)
-    return Counts(*(int(column[0]) for column in counts(flat, form, name, pattern.shape)))
+    row = row_with_one(name, form, pattern.shape)
+    return _sum([tally(block, form, row) for block in cut(pattern, values_at_a_time(row))])
+
+
+def read_equal(
+    expected: Iterable[Patterns], observed: Iterable[Patterns], form: Format, row: int
+) -> tuple[str, Counts] | None:
+    """The SHA-256 and the counts of two equal tensors; None where they are not equal.
+
+    expected, observed: the same blocks of both, each of `values_at_a_time(row)` values. A block is compared, hashed
+    and counted while it is in the cache, and hashed once for both.
+    """
+    digest = hashlib.sha256()
+    tallies = []
+    for block, other in zip(expected, observed, strict=True):
+        if not (block == other).all():
+            return None
+        digest.update(block.data)
+        tallies.append(tally(block, form, row))
+    return digest.hexdigest(), _sum(tallies)
+
+
+def tally(block: Patterns, form: Format, row: int) -> tuple[int, int, int]:
+    """How many values are finite, and how many of these are not zero; how many rows of `row` values hold no 1.0."""
+    without_one = int(np.count_nonzero(~bits.is_one(block.reshape(-1, row), form).any(axis=1))) if row else 0
+    if form.kind != "float":
+        return block.size, int(np.count_nonzero(block)), without_one
+    infinity = ((1 << form.exponent) - 1) << form.mantissa
+    magnitude = block & ((1 << (form.bits - 1)) - 1)
+    finite = block.size if magnitude.max() < infinity else int(np.count_nonzero(magnitude < infinity))
+    return finite, finite - block.size + int(np.count_nonzero(magnitude)), without_one
+
+
+def _sum(tallies: list[tuple[int, int, int]]) -> Counts:
+    return Counts(*(sum(t[i] for t in tallies) for i in range(3)))
+
+
+def row_with_one(name: str, form: Format, shape: tuple[int, ...]) -> int:
+    """How long the rows are that must hold a 1.0, along the last axis of `exp`; 0 where none must."""
+    return shape[-1] if shape and rule_of(name, form.name) == "exp" else 0
+
+
+def values_at_a_time(row: int) -> int:
+    """About BLOCK values; whole rows."""
+    return BLOCK if row == 0 else max(1, BLOCK // row) * row
+
+
+def cut(pattern: Patterns, values: int) -> Iterator[Patterns]:
+    """All values in order, so many at a time."""
+    flat = pattern.reshape(-1)
+    return (flat[at : at + values] for at in range(0, flat.size, values))
 
 
 def counts(flat: Patterns, form: Format, name: str, shape: tuple[int, ...]) -> tuple[NDArray[np.int64], ...]:

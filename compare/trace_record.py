@@ -6,6 +6,7 @@ the bytes of a single tensor.
 
 import math
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from gnomon.compare import bits
@@ -77,7 +78,7 @@ class TraceRecord:
     inputs: tuple[str, ...]
     shard: str | None
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The name of its bytes in the shard."""
         return f"{self.kind}/{self.name}@{self.pos[0]}:{self.pos[1]}"

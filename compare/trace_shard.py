@@ -7,9 +7,13 @@ Source:  https://github.com/huggingface/safetensors, "Format"
 """
 
 import json
+import math
+import os
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +25,22 @@ from gnomon.reference.errors import UsageError
 from gnomon.reference.strict_json import LIMIT, parse_object, show
 
 HEADER = 1 << 17  # bytes kept for the header: about a thousand tensors
+AHEAD = 64 << 20  # bytes that the system is asked to read before they are looked at
 SHARD = 256 << 20  # bytes of tensors after which the next shard begins; a larger tensor has one to itself
 
+FIRST = "shard-00000.safetensors"
 DTYPES = {
     "f64": "F64", "f32": "F32", "f16": "F16", "bf16": "BF16", "i64": "I64", "i32": "I32", "i16": "I16", "i8": "I8",
     "u64": "U64", "u32": "U32", "u16": "U16", "u8": "U8", "bool": "BOOL",
 }  # fmt: skip
 NAMES = {stored: name for name, stored in DTYPES.items()}
 NUMPY = {form.name: np.dtype(name).newbyteorder("<") for name, form in bits.FORMATS.items()} | {"bf16": np.dtype("<u2")}
+
+
+def read_ahead(file: int, start: int, length: int) -> None:
+    """Ask the system to read a part of an open file into its own memory, and do not wait for it."""
+    if hasattr(os, "posix_fadvise"):  # not on macOS
+        os.posix_fadvise(file, start, length, os.POSIX_FADV_WILLNEED)
 
 
 class ShardWriter:
@@ -70,6 +82,14 @@ class ShardWriter:
         self.file.close()
 
 
+class Entry(NamedTuple):
+    """A tensor of a shard. start: its first byte, from the end of the header"""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+
+
 class Shard:
     """A shard on disk, mapped. Raises UsageError where it is missing, truncated or at odds with itself."""
 
@@ -77,31 +97,51 @@ class Shard:
         self.path = path
         try:
             with path.open("rb") as file:
-                length = int.from_bytes(file.read(8), "little")
+                head = file.read(8)
+                if not head:
+                    raise UsageError(f"Expected {path.name} to hold tensors but it is empty")
+                length = int.from_bytes(head, "little")
                 if length > LIMIT:
                     raise UsageError(f"Expected a header of at most {LIMIT} bytes in {path.name} but it has {length}")
                 raw = file.read(length)
-            with safe_open(path, framework="numpy"):
-                pass  # it has checked types, shapes, gaps, overlaps and the size of the file
-            self.bytes = np.asarray(np.memmap(path, np.uint8, mode="r"))[8 + length :]
+                with safe_open(path, framework="numpy"):
+                    pass  # it has checked types, shapes, gaps, overlaps and the size of the file
+                self.data = 8 + length  # where the tensors begin
+                self.bytes = np.asarray(np.memmap(file, np.uint8, mode="r"))[self.data :]
+                self.file = os.dup(file.fileno())
+            weakref.finalize(self, os.close, self.file)
         except OSError as error:
             raise UsageError(f"Expected to read {path.name} but got: {error.strerror or error}") from error
         except SafetensorError as error:
             reason = show(str(error))[1:-1]
             raise UsageError(f"Expected {path.name} to be a sound safetensors file but got: {reason}") from error
-        self.entries: dict[str, Any] = parse_object(raw, f"the header of {path.name}")
-        self.entries.pop("__metadata__", None)
-        for key, entry in self.entries.items():
+        header = parse_object(raw, f"the header of {path.name}")
+        header.pop("__metadata__", None)
+        for key, entry in header.items():
             if entry["dtype"] not in NAMES:
                 raise UsageError(f"Expected {show(key)} in {path.name} to have a known type but got {entry['dtype']}")
-
-    def dtype(self, key: str) -> str:
-        return NAMES[self.entries[key]["dtype"]]
-
-    def shape(self, key: str) -> tuple[int, ...]:
-        return tuple(self.entries[key]["shape"])
+        self.entries = {
+            key: Entry(NAMES[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"][0])
+            for key, entry in header.items()
+        }
 
     def array(self, key: str) -> NDArray[Any]:
         """A read-only view of the file; bf16 as uint16"""
-        start, stop = self.entries[key]["data_offsets"]
-        return self.bytes[start:stop].view(NUMPY[self.dtype(key)]).reshape(self.shape(key))
+        entry = self.entries[key]
+        return np.ndarray(entry.shape, NUMPY[entry.dtype], self.bytes, entry.start)
+
+    def blocks(self, key: str, values: int) -> Iterator[Patterns]:
+        """The patterns of a tensor, in order, so many values at a time, read from the file and not from the map.
+
+        Mapping a page costs more than copying it. The system is asked to read AHEAD bytes further on meanwhile.
+        """
+        entry = self.entries[key]
+        size = NUMPY[entry.dtype].itemsize
+        stop = entry.start + math.prod(entry.shape) * size
+        for at in range(entry.start, stop, values * size):
+            length = min(values * size, stop - at)
+            read_ahead(self.file, self.data + at + AHEAD, length)
+            raw = os.pread(self.file, length, self.data + at)
+            if len(raw) < length:
+                raise UsageError(f"Expected {self.path.name} to stay as it is while it is read but it was cut short")
+            yield np.frombuffer(raw, f"<u{size}")

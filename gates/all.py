@@ -1,19 +1,26 @@
 """Every gate, in the order in which they are run: what the others rely on comes first."""
 
 from gnomon.gates import (
+    batch,
     chunk,
     comparator,
     finite,
     golden,
+    ids,
     incremental,
     isolation,
     liveness,
     loader,
     repeat,
     repository,
+    restore,
+    sampler,
     settled,
     shadow,
+    speculative,
+    state_bytes,
     tokenizer,
+    transcript,
 )
 from gnomon.gates.gate import Gate
 
@@ -24,6 +31,7 @@ GATES: dict[str, Gate] = {
         repository,
         loader,
         tokenizer,
+        sampler,
         finite,
         liveness,
         settled,
@@ -32,6 +40,13 @@ GATES: dict[str, Gate] = {
         incremental,
         chunk,
         isolation,
+        batch,
+        speculative,
         repeat,
+        transcript,
+        state_bytes,
+        restore,
     )
 }
+# Run by name only: what they answer may be no without anything being wrong.
+EXPERIMENTS: dict[str, Gate] = {ids.GATE.name: ids.GATE}

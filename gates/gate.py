@@ -14,11 +14,18 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
+from gnomon.decode.batch import Batch
+from gnomon.decode.checkpoints import Checkpoints
+from gnomon.decode.generate import Generation
+from gnomon.decode.transcript import verify_lines
 from gnomon.reference.engine import Engine
 from gnomon.reference.model import Model
+from gnomon.reference.ops.sample import Sampling, sample
+from gnomon.reference.protocol import F32
 
 Verdict = Literal["PASS", "FAIL", "VOID", "NOT RUN"]
 AnyEngine = Engine[Any]
+MakeEngine = Callable[..., AnyEngine]  # (model), or (model, arm, kv)
 Array = NDArray[Any]
 Compare = Callable[[Array | None, Array | None], str]  # observed, expected -> verdict word
 Files = Mapping[str, bytes]  # path from the root of the checkout -> content
@@ -57,12 +64,15 @@ class Header:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one gate found. detail: why it is no PASS; figures: what was counted; required: False lets NOT RUN pass"""
+    """What one gate found. detail: why it is no PASS; figures: what was counted; required: False lets NOT RUN pass;
+    table: rows to show below, with the same fields each
+    """
 
     verdict: Verdict
     detail: str = ""
     figures: Mapping[str, int | float] = field(default_factory=dict)
     required: bool = True
+    table: Sequence[Mapping[str, Any]] = ()
 
     def checked(self) -> "Outcome":
         """Itself, unless it is a PASS that counted nothing or counted NaN: that is VOID."""
@@ -77,23 +87,32 @@ class Outcome:
 class Subject:
     """What gates examine.
 
-    engine:      makes the engine under test with a model on it; reference: the engine that defines the bytes
+    engine:      makes the engine under test of a model, an arm and a kv storage (f32 where none is given)
+    reference:   the same for the engine that defines the bytes
     load:        finds and reads a model
     prompts:     model name -> token ids that the engine gates run; their keys are the models that are run
     vectors:     folder of known answers
     comparators: the ways in which two arrays are compared, by name
     checkout:    the files of the source checkout, or None where there is none
     private:     names that no file may hold: of this machine, of its user
+    generation, batch: what makes one text, and several at once
+    sample:      draws a token from a row of logits; verify_transcript: what takes the lines of a transcript, or raises
+    checkpoints: makes the prefix checkpoints of an engine, of so many bytes at most
     """
 
-    engine: Callable[[Model], AnyEngine]
-    reference: Callable[[Model], AnyEngine]
+    engine: MakeEngine
+    reference: MakeEngine
     load: Callable[[str | Path], Model]
     prompts: Mapping[str, Sequence[int]]
     vectors: Path
     comparators: Mapping[str, Compare]
     checkout: Callable[[], Files | None]
     private: tuple[str, ...] = ()
+    generation: type[Generation] = Generation
+    batch: type[Batch] = Batch
+    sample: Callable[[F32, Sampling, int], int] = sample
+    verify_transcript: Callable[[AnyEngine, Sequence[str]], None] = verify_lines
+    checkpoints: Callable[[AnyEngine, int], Checkpoints] = Checkpoints
 
 
 Fault = Callable[[Subject], Subject]

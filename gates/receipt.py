@@ -2,7 +2,7 @@
 
     {"type": "run", "what", "gnomon", "source_sha256", "checkout", "environment", "packages"}
     {"type": "model", "name", "weights_sha256" | "absent"}              one for each model that gates run
-    {"type": "engine", "name", "settings" | "absent"}                   one for each engine; read back from what runs
+    {"type": "engine", "name", "settings" | "absent", "probe"}          one for each engine; read back from what runs
     {"type": "gate", "gate", "engine", "verdict", "required", "detail", "figures", "header_sha256"}
     {"type": "summary", "verdict", "exit_code", "counts", "engines", "absent"}
     {"end", "reason", "prev", "hash"}                                   the chain's own; signed where a key is given

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from gnomon.gates.leaks import private_names
 from gnomon.reference.errors import ModelError, NonFiniteError, NotRunError, UsageError
 from gnomon.reference.model import Model
 
-MakeEngine = Callable[[str, Model], AnyEngine]
+NamedEngine = Callable[..., AnyEngine]  # (name, model), or (name, model, arm, kv)
 LoadModel = Callable[[str | Path], Model]
 REFERENCE = "numpy"
 FAULT_MODEL = "micro"  # where faults are looked for: it has every kind of layer
@@ -37,6 +38,7 @@ class Result:
             "required": self.outcome.required,
             "detail": self.outcome.detail,
             "figures": dict(self.outcome.figures),
+            **({"table": list(self.outcome.table)} if self.outcome.table else {}),
             "header_sha256": self.header,
         }
 
@@ -53,11 +55,11 @@ def prompt_ids(vocab: int, rows: int = 131) -> tuple[int, ...]:
 PROMPTS: Mapping[str, Sequence[int]] = {"micro": prompt_ids(97), "tiny-dense": prompt_ids(2003)}
 
 
-def subject(make_engine: MakeEngine, load: LoadModel, vectors: Path, engine: str = REFERENCE) -> Subject:
+def subject(make_engine: NamedEngine, load: LoadModel, vectors: Path, engine: str = REFERENCE) -> Subject:
     """The system as it is, with one engine under test."""
     return Subject(
-        engine=lambda model: make_engine(engine, model),
-        reference=lambda model: make_engine(REFERENCE, model),
+        engine=partial(make_engine, engine),
+        reference=partial(make_engine, REFERENCE),
         load=load,
         prompts=PROMPTS,
         vectors=vectors,

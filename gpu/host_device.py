@@ -1,6 +1,7 @@
 """The host kernels as a device: the operations of kernels/probe.h, from the library that holds the engine's kernels."""
 
 import ctypes
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ GIVEN = {"from_int": np.int32, "from_f16": np.uint16, "from_bf16": np.uint16}
 RESULT = {"to_int": np.int32, "to_bf16": np.uint16}
 
 
+@cache
 def host_devices(library: ctypes.CDLL) -> tuple[Device, ...]:
     """One way: the compiled loops. The library includes kernels/probe_host.h and has the flags of the kernels."""
     return (Device("kernels", {name: operation(library, name) for name in INPUTS}, {}),)

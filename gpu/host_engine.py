@@ -45,7 +45,8 @@ class HostEngine(Engine[Any]):
             prepare(rows)
         group = config.heads // config.kv_heads
         layers = range(config.layers)
-        step = HostStep(self.host.team, rows, self.tables, want, layers, config.kv_heads, group, config.head_dim)
+        shape = (config.kv_heads, group, config.head_dim)
+        step = HostStep(self.host.team, rows, self.tables, want, layers, *shape, split=True)
         count = step.struct.selected if plan.result.selected else len(rows.ids)
         out = cast(F32, aligned((count, plan.widths[0]), np.float32))
         arena = self._room(want, plan, len(rows.ids))

@@ -8,9 +8,11 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.gpu.host_device import host_devices
 from gnomon.gpu.host_library import Team
 from gnomon.gpu.host_pack import Packed, aligned, pack
 from gnomon.gpu.host_state import FORMAT, HostKV, Recurrent
+from gnomon.reference.device import Device
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Handle, Ops, Rows, Storage, Want
 from gnomon.reference.protocol import Arm as ArmName
@@ -89,6 +91,9 @@ class HostOps(Ops[A]):
         if weight.role == "linear":
             return pack(weight, self.arm)
         return Table(weight) if weight.role == "table" else np.ascontiguousarray(widen(weight))
+
+    def devices(self) -> tuple[Device, ...]:
+        return host_devices(self.team.built.library)
 
     def describe(self) -> dict[str, str]:
         built = self.team.built
@@ -227,7 +232,7 @@ class HostOps(Ops[A]):
 
     def prepare_delta(self, rows: Rows, i: int, value_heads: int, dk: int, dv: int) -> None:
         for span in rows.spans:
-            span.state.pending[i] = Recurrent(span.state.pending[i].conv, aligned((value_heads, dk, dv), np.float32))
+            span.state.pending[i] = Recurrent(span.state.cache(i).conv, aligned((value_heads, dk, dv), np.float32))
 
     # --- caches -----------------------------------------------------------------------------------------------------
     def new_cache(self, i: int) -> None:

@@ -18,7 +18,8 @@ TILE_TASKS = 4  # tiles per thread from which on attention needs no finer split
 class HostStep:
     """The C struct of a step and the arrays that it points to, which live as long.
 
-    layers: those whose states the instructions touch; kv_heads, group, d: of their attention
+    layers: those whose states the instructions touch; kv_heads, group, d: of their attention; split: let
+    attention go in three phases where tiles are few
     """
 
     def __init__(
@@ -31,19 +32,20 @@ class HostStep:
         kv_heads: int = 1,
         group: int = 1,
         d: int = 64,
+        split: bool = False,
     ) -> None:
         self.rows = rows
-        chunks = -(-max(span.end for span in rows.spans) // STEP)
+        chunks = -(-max((span.end for span in rows.spans), default=1) // STEP)
         tile_rows = max(1, 8 // group)
         tiles = sum(-(-(s.stop - s.start) // tile_rows) for s in rows.spans) * kv_heads * -(-group // 8)
-        whole = tiles >= TILE_TASKS * team.threads
+        whole = not split or tiles >= TILE_TASKS * team.threads
         library = team.built.library
         self.part = None if whole else aligned((tiles * chunks * library.part_floats_of(d),), np.float32)
         self.positions = rows.pos.astype(np.int32)
         ends = [span.stop - 1 for span in rows.spans]
         self.select = np.array(ends, np.int32)
         self.rotation = tables.at(rows.pos) if tables is not None else None
-        self.spans = np.array([(s.start, s.stop, s.state.length) for s in rows.spans], np.int32)
+        self.spans = np.array([(s.start, s.stop, s.state.length) for s in rows.spans], np.int32)  # [spans, 3]
         self.carried = self._carried(layers)
         self.struct = Step(
             len(rows.ids), len(rows.ids) if want == "all" else len(ends), len(ends), len(layers), int(whole), chunks,

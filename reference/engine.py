@@ -140,14 +140,12 @@ class Engine(Generic[A]):
         """
         check_arrays(arrays, state_specs(self.model.config, self.ops.describe()["kv"], len(ids)))
         layers = range(self.model.config.layers if ids else 0)
-        return self.load_layers(
-            ({n: a for n, a in arrays.items() if n.startswith(f"blocks.{i}.")} for i in layers), ids
-        )
+        own = ({n: np.array(a, order="C") for n, a in arrays.items() if n.startswith(f"blocks.{i}.")} for i in layers)
+        return self.load_layers(own, ids)
 
     def load_layers(self, layers: Iterable[Mapping[str, NDArray[Any]]], ids: Sequence[int]) -> State:
-        """`load` from the arrays of one layer after the other, so that no more than one is held twice.
-
-        Each layer is checked when it comes; raises UsageError, too, for a number of layers that is not the model's.
+        """`load` from the arrays of one layer after the other, in C order. They belong to the state from then on, so
+        nothing need be held twice. Each layer is checked as it comes, and so is their number; raises UsageError.
         """
         self._check_ids(ids)
         expected = state_specs(self.model.config, self.ops.describe()["kv"], len(ids))
@@ -156,7 +154,7 @@ class Engine(Generic[A]):
             prefix, count = f"blocks.{i}.", i + 1
             check_arrays(arrays, {name: spec for name, spec in expected.items() if name.startswith(prefix)})
             if count <= wanted:
-                state.caches[i] = self.ops.load_cache({n.removeprefix(prefix): np.asarray(arrays[n]) for n in arrays})
+                state.caches[i] = self.ops.load_cache({n.removeprefix(prefix): arrays[n] for n in arrays})
         if count != wanted:
             raise UsageError(f"Expected the arrays of {wanted} layers but got {count}")
         state.length, state.ids = len(ids), list(ids)

@@ -1,4 +1,4 @@
-"""A model in memory: its config, its stored weights and, where the file has one, its tokenizer."""
+"""A model in memory: its config, its stored weights and, where the file has them, its tokenizer and chat template."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +10,17 @@ from gnomon.reference.weights import Weight, digest
 
 
 @dataclass(frozen=True)
+class ChatTemplate:
+    """How a model wants a conversation written.
+
+    source: a Jinja template; special: text of the tokens it may name, such as bos_token
+    """
+
+    source: str
+    special: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Model:
     """name: what the user called it; weights: by canonical name, exactly those that the family's specs ask for"""
 
@@ -17,6 +28,7 @@ class Model:
     config: Config
     weights: Mapping[str, Weight]
     tokenizer: Tokenizer | None = None
+    chat: ChatTemplate | None = None
 
     @cached_property
     def digest(self) -> str:

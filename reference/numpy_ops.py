@@ -6,7 +6,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.reference.device import Device
 from gnomon.reference.kv import KV
+from gnomon.reference.numpy_device import numpy_devices
 from gnomon.reference.ops import attention as attend
 from gnomon.reference.ops.add import add
 from gnomon.reference.ops.arms import Matrix, arm_linear, pack
@@ -73,6 +75,9 @@ class NumpyOps(Ops[F32]):
 
     def with_forms(self, arm: str = "f32", kv: str = "f32") -> "NumpyOps":
         return type(self)(cast(Arm, arm), cast(Storage, kv), self.scratch_fill)
+
+    def devices(self) -> tuple[Device, ...]:
+        return numpy_devices()
 
     def describe(self) -> dict[str, str]:
         return {"arm": self.arm, "kv": self.kv, "numpy": np.__version__}
@@ -222,8 +227,8 @@ class NumpyOps(Ops[F32]):
     def load_cache(self, arrays: dict[str, NDArray[Any]]) -> KV | Recurrent:
         if "rec.conv" in arrays:
             delta = arrays.get("rec.delta")
-            return Recurrent(arrays["rec.conv"].copy(), None if delta is None else delta.copy())
-        return KV({name.removeprefix("kv."): array.copy() for name, array in arrays.items()})
+            return Recurrent(arrays["rec.conv"], delta)
+        return KV({name.removeprefix("kv."): array for name, array in arrays.items()})
 
     def copy_cache(self, state: State, i: int) -> KV | Recurrent | None:
         cache: KV | Recurrent | None = state.caches[i]

@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.reference.device import Device
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.state import Cache, State
 from gnomon.reference.weights import Weight
@@ -105,6 +106,10 @@ class Ops(ABC, Generic[A]):
         """A fresh table of the same kind in another arm or kv storage; None where it has no such form."""
         return None
 
+    def devices(self) -> Sequence[Device]:
+        """The ways in which it computes, to be probed; the one that its own ops use first."""
+        return ()
+
     def describe(self) -> dict[str, str]:
         """Settings and versions read back from what runs."""
         return {}
@@ -121,7 +126,7 @@ class Ops(ABC, Generic[A]):
 
     @abstractmethod
     def load_cache(self, arrays: dict[str, NDArray[Any]]) -> Cache:
-        """The cache that `export_cache` would export as `arrays`."""
+        """The cache that `export_cache` would export as `arrays`, which are in C order and belong to it from now on."""
 
     @abstractmethod
     def copy_cache(self, state: State, i: int) -> Cache:

@@ -32,28 +32,39 @@ def read_bytes(path: Path, limit: int = LIMIT) -> bytes:
 
 def parse_object(data: bytes, what: str) -> dict[str, Any]:
     """The JSON object in `data`; `what` names it in messages. Raises ModelError for anything else."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        out = dict(pairs)
-        if len(out) < len(pairs):
-            twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-            raise ModelError(f"Expected each key once in {what} but {show(twice)} stands there twice")
-        return out
-
-    def no_constant(name: str) -> NoReturn:
-        raise ModelError(f"Expected finite numbers in {what} but got {name}")
-
-    def finite(text: str) -> float:
-        value = float(text)
-        return value if math.isfinite(value) else no_constant(text[:40])
-
     try:
-        text = data.decode("utf-8")
-        parsed: object = json.loads(text, object_pairs_hook=unique, parse_constant=no_constant, parse_float=finite)
+        parsed: object = DECODER.decode(data.decode("utf-8"))
     except RecursionError as error:
         raise ModelError(f"Expected {what} to be JSON but it is nested too deeply") from error
+    except _LooseError as error:
+        expected, got = error.args
+        raise ModelError(f"Expected {expected} in {what} but {got}") from None
     except ValueError as error:  # bad UTF-8, bad JSON, an integer of thousands of digits
         raise ModelError(f"Expected {what} to be JSON but got: {show(str(error))[1:-1]}") from error
     if not isinstance(parsed, dict):
         raise ModelError(f"Expected {what} to be a JSON object but got {show(parsed)}")
     return parsed
+
+
+class _LooseError(Exception):
+    """What others call JSON: what was expected, and what there is instead."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(pairs)
+    if len(out) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise _LooseError("each key once", f"{show(twice)} stands there twice")
+    return out
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _LooseError("finite numbers", f"got {name}")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _no_constant(text[:40])
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)

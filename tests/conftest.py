@@ -12,7 +12,8 @@ from gnomon.models import micro
 from gnomon.reference.engine import Engine
 from gnomon.reference.protocol import Ops
 
-NEEDS = {"numpy": "numpy", "mlx-array": "mlx"}  # engine -> the package that makes it available
+# engine -> the package that makes it available; None: a program outside Python, which may be absent
+NEEDS = {"numpy": "numpy", "host": None, "mlx-array": "mlx"}
 
 
 @pytest.fixture(params=NEEDS, scope="session")
@@ -29,13 +30,15 @@ def other_name(request: pytest.FixtureRequest) -> str:
 
 def running(name: str) -> str:
     """The name. An engine whose package is absent is skipped; one whose package is there has to run."""
-    reason = engines()[name]
+    reason, package = engines()[name], NEEDS[name]
     if reason:
+        if package is None:
+            pytest.skip(f"engine {name}: {reason}")
         try:
-            version(NEEDS[name])
+            version(package)
         except PackageNotFoundError:
             pytest.skip(f"engine {name}: {reason}")
-        pytest.fail(f"Expected engine {name} to run, since {NEEDS[name]} is installed, but {reason}")
+        pytest.fail(f"Expected engine {name} to run, since {package} is installed, but {reason}")
     return name
 
 

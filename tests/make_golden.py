@@ -143,9 +143,9 @@ def digests() -> dict[str, Any]:
 
 
 def headers() -> dict[str, Any]:
-    from gnomon.gates.all import GATES
+    from gnomon.gates.all import EXPERIMENTS, GATES
 
-    return {"headers": {name: gate.header.digest for name, gate in GATES.items()}}
+    return {"headers": {name: gate.header.digest for name, gate in (GATES | EXPERIMENTS).items()}}
 
 
 MAKE = {"micro": micro, "tokenizer": tokenizer, "models": digests, "headers": headers}

@@ -52,3 +52,20 @@ def test_inspect_shows_a_trace_and_a_tensor(traces, capsys):
     first = Opened(traces[0])["embed"][3, 0]
     assert (view["pos"], int(view["first"][0]["bits"], 16)) == ([3, 4], int(first.view(np.uint32)))
     assert run("inspect", "tensor", traces[1], "embod")[0] == 2
+
+
+def test_a_bar_that_nobody_watches_prints_nothing(tmp_path, capsys):
+    assert run("trace", "micro", "--ids", "5,80,13", "-o", tmp_path / "t")[0] == 0
+    told = capsys.readouterr()
+    assert (told.err, len(told.out.splitlines())) == ("", 1)
+
+
+def test_a_dump_of_many_names_does_not_fill_the_screen(traces, tmp_path, capsys):
+    np.savez(tmp_path / "d.npz", **{f"layer{i}": np.ones((8, 3)) for i in range(100)})
+    assert run("compare", traces[0], tmp_path / "d.npz")[0] == 3
+    told = capsys.readouterr().out
+    kinds = 100 + len(
+        {r["name"].replace("blocks.1.", "blocks.0.") for r in Opened(traces[0]).records if r["kind"] == "tap"}
+    )
+    assert f"and {kinds - 20} more kinds of tensors" in told
+    assert len(told.splitlines()) < 60

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from gnomon.compare import trace_measure
 from gnomon.compare.record import Problem
-from trace_edits import IDS, SHOWN, STORED, EveryType, Opened, compare, copied, make, unequal
+from trace_edits import IDS, SHOWN, STORED, EveryType, Opened, compare, copied, describe, make, unequal
 
 PLACES = 200
 NAME = "blocks.1.ln2"
@@ -29,6 +30,19 @@ def by_row(tmp_path_factory):
 def test_the_trace_under_test_holds_every_type(typed):
     assert {r["dtype"] for r in Opened(typed).records} == STORED.keys()
     assert set(SHOWN.values()) | {"f32", "bf16"} == STORED.keys()
+
+
+@pytest.mark.parametrize("values", [1, 7, 1 << 16])
+def test_the_size_of_a_block_changes_no_digest_and_no_count(typed, tmp_path, monkeypatch, values):
+    monkeypatch.setattr(trace_measure, "BLOCK", values)
+    opened = copied(typed, tmp_path / "t")
+    opened["blocks.0.attn.exp"][2:4, 1] = 0.5  # two rows without a 1.0
+    opened["blocks.1.ln2"][0, :3] = [np.nan, 0, -0.0]
+    report = compare(opened.save(), opened.folder)
+    for r, told in zip(report.tensors, opened.records, strict=True):
+        describe(told, opened.arrays[told["kind"], told["name"], told["pos"][0]])
+        found = {key: getattr(r.observed, key) for key in told["stats"]}
+        assert (r.name, r.observed.sha256, found) == (told["name"], told["sha256"], told["stats"])
 
 
 @pytest.mark.parametrize("place", range(PLACES))

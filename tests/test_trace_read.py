@@ -1,6 +1,7 @@
 """A trace that is broken in some way: one sentence and exit code 2, never a verdict, never a traceback."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -72,7 +73,7 @@ BROKEN = {
     "no record at all": (cut("tensors.jsonl", lambda d: 0), "has 0"),
     "shard cut in its bytes": (cut(SHARD, lambda d: len(d) - 4), "sound safetensors file"),
     "shard cut in its header": (cut(SHARD, lambda d: 100), SHARD),
-    "empty shard": (cut(SHARD, lambda d: 0), SHARD),
+    "empty shard": (cut(SHARD, lambda d: 0), f"{SHARD} to hold tensors but it is empty"),
     "other schema": (manifest(schema=2), "schema 1"),
     "schema as text": (manifest(schema="1"), "schema 1"),
     "schema as truth": (manifest(schema=True), "schema 1"),
@@ -160,6 +161,14 @@ def test_a_byte_that_changed_anywhere_is_refused_or_found(plain, tmp_path, seed)
     except GnomonError as error:
         code = error.exit_code
     assert code in (1, 2, 3) or (code == 0 and file.name == "manifest.json")
+
+
+def test_a_shard_that_is_cut_short_after_it_was_opened_is_refused(plain, tmp_path):
+    folder = shutil.copytree(plain, tmp_path / "t")
+    sides = Trace(plain), Trace(folder)
+    os.truncate(folder / SHARD, (folder / SHARD).stat().st_size // 2)
+    with pytest.raises(UsageError, match="cut short"):
+        compare_traces(*sides)
 
 
 def test_a_trace_whose_names_are_paths_reads_nothing_outside(plain, tmp_path):

@@ -23,10 +23,13 @@ from gnomon.cli import (
     explain,
     gate,
     inspect,
+    probe,
     receipts,
     run,
     selftest,
+    state,
     trace,
+    transcript,
 )
 from gnomon.reference.errors import GnomonError
 
@@ -55,6 +58,7 @@ app.command("bisect")(exiting(bisect.command))
 app.command("check-op")(exiting(check_op.command))
 app.command("explain")(exiting(explain.command))
 app.command("selftest")(exiting(selftest.command))
+app.command("probe")(exiting(probe.command))
 app.command("trace")(exiting(trace.command))
 app.command("compare")(exiting(compare.command))
 
@@ -65,12 +69,26 @@ evidence.command("verify")(exiting(receipts.verify_file))
 evidence.callback()(receipts.group)
 app.add_typer(evidence, name="receipts")
 
+writing = typer.Typer(help="Make and verify transcripts.", no_args_is_help=True)
+writing.command("produce")(exiting(transcript.produce_file))
+writing.command("verify")(exiting(transcript.verify_file))
+writing.callback()(transcript.group)
+app.add_typer(writing, name="transcript")
+
 look = typer.Typer(help="Show what a file holds.", no_args_is_help=True)
 look.command("model")(exiting(inspect.model))
 look.command("trace")(exiting(inspect.trace))
 look.command("tensor")(exiting(inspect.tensor))
 look.callback()(inspect.group)
 app.add_typer(look, name="inspect")
+
+states = typer.Typer(help="Write, restore, compare and corrupt state files.", no_args_is_help=True)
+states.command("export")(exiting(state.export_state))
+states.command("import")(exiting(state.import_state))
+states.command("diff")(exiting(state.diff))
+states.command("swap")(exiting(state.swap))
+states.callback()(state.group)
+app.add_typer(states, name="state")
 
 
 def main() -> None:

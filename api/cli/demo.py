@@ -70,7 +70,7 @@ def opened(name: str, prompt: str) -> tuple[Model, list[int]]:
 
 def compared(console: Console, expected: Engine[Any], observed: Engine[Any], ids: list[int], steps: int) -> Report:
     """The report of a diff, with a progress bar while it runs."""
-    with Progress(console=console, transient=True) as bar:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(f"{expected.name} | {observed.name}", total=None)
 
         def progress(done: int, total: int) -> None:

@@ -3,11 +3,9 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from gnomon.cli.options import ArmOption, IdsOption, JsonOption, KvOption, ModelArgument, PromptOption, prompt_ids
-from gnomon.cli.show import HtmlOption, show
+from gnomon.cli.show import HtmlOption, progress_bar, show
 from gnomon.compare.diff import diff
 from gnomon.compare.isolate import grafted
 from gnomon.compare.isolate import isolate as isolated
@@ -41,7 +39,7 @@ def command(
     loaded = load(model)
     tokens = prompt_ids(loaded, ids, prompt, default="def main(" if loaded.tokenizer else None)
     expected, observed = (make_engine(name, loaded, arm, kv) for name in engines)
-    with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
+    with progress_bar(hidden=as_json) as bar:
         task = bar.add_task(f"{expected.name} | {observed.name}", total=None)
 
         def progress(done: int, total: int) -> None:

@@ -6,8 +6,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from gnomon.cli.options import (
     ArmOption,
@@ -19,6 +17,7 @@ from gnomon.cli.options import (
     PromptOption,
     prompt_ids,
 )
+from gnomon.cli.show import progress_bar
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
 from gnomon.reference.engine import Engine
@@ -58,7 +57,7 @@ def command(
     loaded = load(model)
     tokens = prompt_ids(loaded, ids, prompt)
     running = make_engine(engine, loaded, arm, kv)
-    with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
+    with progress_bar(hidden=as_json) as bar:
         task = bar.add_task("digest", total=1 + steps)
         result = digest(running, tokens, steps, lambda: bar.advance(task))
     if as_json:

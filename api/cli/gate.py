@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,12 +11,14 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from gnomon.cli.options import JsonOption
+from gnomon.compare.probe import probe
 from gnomon.engines import engine as make_engine
 from gnomon.engines import engines as all_engines
 from gnomon.gates import receipt
-from gnomon.gates.all import GATES
+from gnomon.gates.all import EXPERIMENTS, GATES
 from gnomon.gates.gate import Verdict
 from gnomon.gates.run import PROMPTS, Result, exit_code, run_faults, run_gates, subject
 from gnomon.loading import load
@@ -26,7 +29,7 @@ COLOURS: dict[Verdict, str] = {"PASS": "green", "FAIL": "red", "VOID": "red", "N
 
 
 def command(
-    name: Annotated[str | None, typer.Argument(help="one gate; default: all")] = None,
+    name: Annotated[str | None, typer.Argument(help="one gate, or the experiment ids; default: all gates")] = None,
     engine: Annotated[
         list[str] | None, typer.Option("--engine", "-e", help="required engines; default: all that can run here")
     ] = None,
@@ -38,14 +41,15 @@ def command(
     as_json: JsonOption = False,
 ) -> int:
     """Run the gates. Exit 0: every required one passed; 1: one failed or was void; 3: one could not be run."""
-    if name is not None and name not in GATES:
-        raise UsageError(f"Expected a gate among {', '.join(GATES)} but got {name!r}")
+    asked = GATES | EXPERIMENTS
+    if name is not None and name not in asked:
+        raise UsageError(f"Expected a gate among {', '.join(asked)} but got {name!r}")
     if key_file is not None and receipt_file is None:
         raise UsageError("Expected --receipt FILE beside --key but got none")
     key = None if key_file is None else receipt.read_key(key_file)
     if receipt_file is not None and not receipt_file.parent.is_dir():
         raise UsageError(f"Expected a folder for the receipt but there is no {str(receipt_file.parent)!r}")
-    gates = [GATES[name]] if name else list(GATES.values())
+    gates = [asked[name]] if name else list(GATES.values())
     absent = {} if engine else {n: reason for n, reason in all_engines().items() if reason}
     wanted = list(dict.fromkeys(engine or [n for n in all_engines() if n not in absent]))
     for wanted_name in wanted:
@@ -67,6 +71,9 @@ def command(
             bar.advance(task)
             if not as_json:
                 console.print(line(result))
+                if result.outcome.table:
+                    console.width = max(console.width, 110)
+                    console.print(below(result.outcome.table))
     if not as_json:
         for n, reason in absent.items():
             console.print(text("NOT RUN", "(all of them)", n, reason))
@@ -92,7 +99,9 @@ def known(engine: str) -> None:
 def settings(engine: str) -> dict[str, Any]:
     """What an engine says of itself while it runs, or why it does not run."""
     try:
-        return {"type": "engine", "name": engine, "settings": make_engine(engine, micro()).describe()}
+        running = make_engine(engine, micro())
+        told = {"probe": probe(engine, running.ops).for_receipt()} if running.ops.devices() else {}
+        return {"type": "engine", "name": engine, "settings": running.describe(), **told}
     except GnomonError as error:
         return {"type": "engine", "name": engine, "absent": str(error)}
 
@@ -118,6 +127,15 @@ def line(result: Result) -> str:
     figures = ", ".join(f"{value:,} {name}" for name, value in outcome.figures.items())
     what = f"{'caught' if outcome.verdict == 'PASS' else 'missed'}: {result.fault}: " if result.fault else ""
     return text(outcome.verdict, result.gate, result.engine, what + (outcome.detail or figures))
+
+
+def below(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The table of a gate, to be shown below its line."""
+    words = {"True": "yes", "False": "no", "None": "-"}
+    shown = Table(*rows[0], box=None, pad_edge=False)
+    for row in rows:
+        shown.add_row(*(escape(words.get(str(value), str(value))) for value in row.values()))
+    return shown
 
 
 def text(verdict: Verdict, gate: str, engine: str, detail: str) -> str:

@@ -1,11 +1,16 @@
-"""`gnomon run`: continue a prompt, text as it comes."""
+"""`gnomon run`: continue a prompt, or many at once; text as it comes."""
 
 import json
-from collections.abc import Iterator
-from typing import Annotated
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
+from gnomon.cli import batch_file
 from gnomon.cli.options import (
     ArmOption,
     EngineOption,
@@ -16,49 +21,144 @@ from gnomon.cli.options import (
     PromptOption,
     prompt_ids,
 )
+from gnomon.decode.batch import Batch
+from gnomon.decode.drafters import Drafter, EngineDrafter, Ngram
+from gnomon.decode.generate import Generation
+from gnomon.decode.text import Request, Text, until
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
+from gnomon.reference.engine import Engine
+from gnomon.reference.errors import ModelError, UsageError
+from gnomon.reference.model import Model
+from gnomon.reference.ops.sample import Sampling
 
 
 def command(
     model: ModelArgument,
     prompt: PromptOption = None,
     ids: IdsOption = None,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", "-n", min=1)] = 64,
+    batch: Annotated[
+        Path | None,
+        typer.Option("--batch", help="prompts to continue at once: a line each, or JSON objects in a .jsonl"),
+    ] = None,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", "--steps", "-n", min=1, help="tokens after the prompt, at most")
+    ] = 64,
+    temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; else from 2^-20 to 2^20")] = 0.0,
+    top_k: Annotated[int, typer.Option("--top-k", min=0, help="draw from the likeliest ids; 0: from all")] = 0,
+    top_p: Annotated[float, typer.Option("--top-p", help="draw from the likeliest ids that hold this share")] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="of the draws, below 2^64")] = 0,
+    stop: Annotated[list[str] | None, typer.Option("--stop", help="a text to end before; may be given again")] = None,
+    draft: Annotated[
+        str | None,
+        typer.Option("--draft", help="ngram, model:NAME or engine:NAME: guesses that save passes, never a byte"),
+    ] = None,
+    stats: Annotated[
+        bool, typer.Option("--stats", help="passes, guesses and seconds, on stderr or in the JSON")
+    ] = False,
     engine: EngineOption = "numpy",
     arm: ArmOption = "f32",
     kv: KvOption = "f32",
     as_json: JsonOption = False,
 ) -> int:
-    """Continue a prompt greedily; text streams as it comes (ids, for a model without a tokenizer)."""
-    loaded = load(model)
-    tokenizer = loaded.tokenizer
-    prompt_tokens = prompt_ids(loaded, ids, prompt)
-    eos = frozenset(tokenizer.eos_ids) if tokenizer else frozenset[int]()
-    made: list[int] = []
-
-    running = make_engine(engine, loaded, arm, kv)
-
-    def tokens() -> Iterator[int]:
-        for token in running.generate(prompt_tokens, max_tokens, stop=eos.__contains__):
-            made.append(token)
-            yield token
-
-    if as_json:
-        list(tokens())
-        text = tokenizer.decode(made) if tokenizer else None
-        print(
-            json.dumps(
-                {"model": loaded.name, "engine": running.name, "prompt": prompt_tokens, "ids": made, "text": text}
-            )
+    """Continue a prompt; text streams as it comes (ids, for a model without a tokenizer). Same seed, same text."""
+    sampling = Sampling(temperature, top_k, top_p, seed)
+    if temperature == 0.0 and sampling != Sampling(temperature=0.0):
+        raise UsageError(
+            "Expected --temperature above 0 beside --top-k, --top-p or --seed: a greedy text draws nothing"
         )
-    elif tokenizer:
-        print(tokenizer.decode(prompt_tokens), end="", flush=True)
-        for piece in tokenizer.stream(tokens()):
-            print(piece, end="", flush=True)
-        print()
+    if batch is not None and (prompt, ids, draft) != (None, None, None):
+        raise UsageError("Expected --batch without --prompt, --ids and --draft but got one of them")
+    loaded = load(model)
+    eos = frozenset(loaded.tokenizer.eos_ids) if loaded.tokenizer else frozenset[int]()
+    asked = Request([], max_tokens, sampling, eos, tuple(stop or ()))
+    if batch is not None:
+        return run_batch(batch, make_engine(engine, loaded, arm, kv), asked, stats, as_json)
+    tokens = prompt_ids(loaded, ids, prompt)
+    running = make_engine(engine, loaded, arm, kv)
+    drafter = None if draft is None else drafter_of(draft, loaded, engine, arm, kv)
+    made = Generation(running, Request(tokens, max_tokens, sampling, eos, asked.stop_texts), drafter)
+
+    began = time.perf_counter()
+    if as_json:
+        list(made)
+    elif loaded.tokenizer:
+        say([loaded.tokenizer.decode(tokens)])
+        say(until(loaded.tokenizer.stream(made), asked.stop_texts), end="\n")
     else:
-        for token in tokens():
-            print(token, end=" ", flush=True)
-        print()
+        say((f"{token} " for token in made), end="\n")
+    figures = asdict(made.statistics) | speed(len(made.text.ids), began)
+    if as_json:
+        about = {"model": loaded.name, "engine": running.name, **fields(made.text)}
+        print(json.dumps(about | ({"statistics": figures} if stats else {})))
+    elif stats:
+        print(", ".join(f"{name} {value}" for name, value in figures.items()), file=sys.stderr)
     return 0
+
+
+def run_batch(path: Path, running: Engine[Any], asked: Request, stats: bool, as_json: bool) -> int:
+    """Every prompt of a file at once; each text when it ends. Exit 1 where one ended in NaN or infinity."""
+    together, lines = Batch(running), dict[int, Text]()
+    for number, request in batch_file.read(path, running.model, asked):
+        with batch_file.line_of(path, number):
+            lines[number] = together.join(request)
+    began = time.perf_counter()
+    shown: set[int] = set()
+    while together.active or together.waiting:
+        together.step()
+        for number, text in lines.items():
+            if text.reason and number not in shown:
+                shown.add(number)
+                if not as_json:
+                    print(f"--- line {number}: {len(text.ids)} tokens, {text.reason}")
+                    print(readable(running.model, text), flush=True)
+    figures = {"steps": together.steps} | speed(sum(len(text.ids) for text in lines.values()), began)
+    if as_json:
+        texts = [{"line": number, **fields(text)} for number, text in lines.items()]
+        about = {"model": running.model.name, "engine": running.name, "texts": texts}
+        print(json.dumps(about | ({"statistics": figures} if stats else {})))
+    elif stats:
+        print(", ".join(f"{name} {value}" for name, value in figures.items()), file=sys.stderr)
+    return int(any(text.reason == "nonfinite" for text in lines.values()))
+
+
+def drafter_of(draft: str, model: Model, engine: str, arm: str, kv: str) -> Drafter:
+    """ngram; model:NAME, another model on the same engine; engine:NAME, the same model on another engine."""
+    kind, _, name = draft.partition(":")
+    if draft == "ngram":
+        return Ngram()
+    if kind == "engine" and name:
+        return EngineDrafter(make_engine(name, model, arm, kv))
+    if kind == "model" and name:
+        other = load(name)
+        if model.tokenizer and other.tokenizer and model.tokenizer.digest != other.tokenizer.digest:
+            raise ModelError(
+                f"Expected a model with the tokenizer of {model.name} for --draft but that of {other.name} is another: "
+                "its ids mean other text"
+            )
+        return EngineDrafter(make_engine(engine, other, arm, kv))
+    raise UsageError(f"Expected --draft to be ngram, model:NAME or engine:NAME but got {draft!r}")
+
+
+def say(pieces: Iterable[str], end: str = "") -> None:
+    """Print pieces as they come."""
+    for piece in pieces:
+        print(piece, end="", flush=True)
+    print(end, end="", flush=True)
+
+
+def readable(model: Model, text: Text) -> str:
+    """Prompt and continuation as text, or as ids."""
+    if model.tokenizer is None:
+        return " ".join(str(token) for token in text.known)
+    return model.tokenizer.decode(text.request.ids) + (text.spelled() or "")
+
+
+def fields(text: Text) -> dict[str, Any]:
+    """A text as JSON shows it. text: null without a tokenizer"""
+    return {"prompt": list(text.request.ids), "ids": text.ids, "text": text.spelled(), "reason": text.reason}
+
+
+def speed(tokens: int, began: float) -> dict[str, float]:
+    seconds = time.perf_counter() - began
+    return {"tokens": tokens, "seconds": round(seconds, 3), "tokens_per_second": round(tokens / max(seconds, 1e-9), 2)}

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 
 from gnomon.compare.report import Report
 from gnomon.reference.errors import UsageError
@@ -24,6 +25,12 @@ HtmlOption = Annotated[
     Path | None,
     typer.Option("--html", metavar="FILE", callback=writable, help="write the report as one HTML file, too"),
 ]
+
+
+def progress_bar(hidden: bool = False) -> Progress:
+    """A bar on stderr that leaves nothing behind. Where stderr is no terminal, even its end would be an empty line."""
+    console = Console(stderr=True)
+    return Progress(console=console, transient=True, disable=hidden or not console.is_terminal)
 
 
 def show(report: Report, as_json: bool, html: Path | None) -> int:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from gnomon.cli.options import EngineOption, IdsOption, JsonOption, ModelArgument, PromptOption, prompt_ids
+from gnomon.cli.show import progress_bar
 from gnomon.compare.trace_write import write_trace
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
@@ -34,7 +33,7 @@ def command(
     tokens = prompt_ids(loaded, ids, prompt)
     running = make_engine(engine, loaded)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that an ended run, too, leaves nothing behind
-    with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
+    with progress_bar(hidden=as_json) as bar:
         task = bar.add_task("trace", total=None)
         manifest = write_trace(
             running,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gnomon.gates.gate import AnyEngine, Fault, Subject
+from gnomon.gates.gate import AnyEngine, Fault, MakeEngine, Subject
 from gnomon.reference.model import Model
 from gnomon.reference.protocol import F32
 
@@ -16,9 +16,9 @@ Damage = Callable[[AnyEngine], None]
 def fault(damage: Damage, shared: bool = False) -> Fault:
     """Every engine under test is damaged as soon as it is made; shared: the reference too"""
 
-    def broken(make: Callable[[Model], AnyEngine]) -> Callable[[Model], AnyEngine]:
-        def made(model: Model) -> AnyEngine:
-            engine = make(model)
+    def broken(make: MakeEngine) -> MakeEngine:
+        def made(model: Model, *forms: str) -> AnyEngine:
+            engine = make(model, *forms)
             damage(engine)
             return engine
 

@@ -11,6 +11,8 @@
 #include "host_team.h"
 #include "host_linear.h"
 #include "host_attention.h"
+#include "probe.h"
+#include "probe_host.h"
 
 extern "C" {
 

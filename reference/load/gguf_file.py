@@ -8,6 +8,7 @@ import numpy as np
 
 from gnomon.reference.config import Config, Rope
 from gnomon.reference.errors import ModelError
+from gnomon.reference.load.chat_template import chat_of_gguf
 from gnomon.reference.load.gguf_header import GgufFile, read_gguf
 from gnomon.reference.load.options import Options, head_width
 from gnomon.reference.load.stored import Source, assemble
@@ -67,7 +68,7 @@ def load_gguf(path: Path, name: str) -> Model:
             for part, heads in (("q", config.heads), ("k", config.kv_heads)):
                 key = f"blocks.{i}.attn.{part}.weight"
                 weights[key] = halves(weights[key], heads)
-    return Model(name, config, weights, read_tokenizer(file.metadata, config.vocab))
+    return Model(name, config, weights, read_tokenizer(file.metadata, config.vocab), chat_of_gguf(file.metadata))
 
 
 def file_name(name: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.reference.errors import ModelError
+from gnomon.reference.load.chat_template import chat_of_directory
 from gnomon.reference.load.hf_config import read_config
 from gnomon.reference.load.hf_gpt2 import gpt2_sources
 from gnomon.reference.load.hf_options import HYBRIDS
@@ -46,7 +47,7 @@ def load_directory(path: Path, name: str) -> Model:
     weights = assemble(config, tensors, sources)
     if config.family in HYBRIDS:
         weights = {key: replace(w, plus_one=bool(PLUS_ONE.fullmatch(key))) for key, w in weights.items()}
-    return Model(name, config, weights, read_tokenizer(path / "tokenizer.json", given))
+    return Model(name, config, weights, read_tokenizer(path / "tokenizer.json", given), chat_of_directory(path))
 
 
 def read_tokenizer(path: Path, given: dict[str, Any]) -> Tokenizer | None:
