@@ -4,11 +4,12 @@ import importlib
 from collections.abc import Callable
 from typing import Any, cast
 
+from gnomon.compare.probe_short import refuse_inexact
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import NotRunError, UsageError
 from gnomon.reference.model import Model
 from gnomon.reference.numpy_ops import NumpyOps
-from gnomon.reference.protocol import Arm, Storage
+from gnomon.reference.protocol import Arm, Ops, Storage
 
 FORMS = ("f32", "bf16", "int8")
 
@@ -34,7 +35,8 @@ _FACTORIES: dict[str, Callable[[Model, str, str], Engine[Any]]] = {
     "host": _host,
     "mlx-array": _mlx_array,
 }
-_BEST = {"mlx": ("mlx-array",)}  # a short name stands for the best table present
+# A short name stands for the first table of these that can run here.
+_BEST = {"shadow": ("host", "mlx-array"), "fast": ("host", "numpy"), "mlx": ("mlx-array",)}
 
 
 def engines() -> dict[str, str]:
@@ -44,13 +46,9 @@ def engines() -> dict[str, str]:
     return {"numpy": "", "host": host.available() or "", "mlx-array": mlx_array.available() or ""}
 
 
-def default_engine() -> str:
-    """The fastest engine that can run here: "host" where a C++ compiler is found, else "numpy"."""
-    return "numpy" if engines()["host"] else "host"
-
-
 def engine(name: str, model: Model, arm: str = "f32", kv: str = "f32") -> Engine[Any]:
-    """The engine `name` with `model` on it: "numpy", "host", "mlx-array", "mlx" (the best MLX table present), or
+    """The engine `name` with `model` on it: "numpy", "host", "mlx-array"; "mlx" (the best MLX table), "shadow" (the
+    fastest table that is not the reference), "fast" ("host" where a C++ compiler is found, else "numpy"); or
     "package.module:factory" for one's own, called with the model (and with arm and kv where they are not "f32").
 
     arm: what `linear` multiplies, "f32", "bf16" or "int8"; kv: how keys and values are stored, the same three
@@ -61,11 +59,29 @@ def engine(name: str, model: Model, arm: str = "f32", kv: str = "f32") -> Engine
             raise UsageError(f"Expected {what} to be one of {', '.join(FORMS)} but got {value!r}")
     if ":" in name:
         return _foreign(name, model, arm, kv)
-    for candidate in _BEST.get(name, (name,)):
-        if candidate in _FACTORIES:
-            return _FACTORIES[candidate](model, arm, kv)
-    known = ", ".join([*_FACTORIES, *_BEST])
-    raise UsageError(f"Expected an engine among {known}, or package.module:factory, but got {name!r}")
+    if name not in _FACTORIES and name not in _BEST:
+        known = ", ".join([*_FACTORIES, *_BEST])
+        raise UsageError(f"Expected an engine among {known}, or package.module:factory, but got {name!r}")
+    made = _FACTORIES[full_name(name)](model, arm, kv)
+    _refuse_inexact(made.name, made.ops)
+    return made
+
+
+def full_name(name: str) -> str:
+    """The engine that a short name stands for here; any other name as it is."""
+    candidates = _BEST.get(name, (name,))
+    reasons = engines()
+    return next((c for c in candidates if not reasons.get(c)), candidates[0])
+
+
+_probed: set[str] = set()
+
+
+def _refuse_inexact(name: str, ops: Ops[Any]) -> None:
+    """Once per engine and process: raises NotRunError where the device does not compute as the contract needs."""
+    if name not in _probed:
+        refuse_inexact(name, ops.devices())
+        _probed.add(name)
 
 
 def _foreign(name: str, model: Model, arm: str, kv: str) -> Engine[Any]:

@@ -31,8 +31,8 @@ def sum_from_the_end(shadow: Engine[Any], at: str) -> Engine[Any]:
 
 
 def reordered(model: Model) -> Engine[Any]:
-    """A factory for `--engine gnomon.planted:reordered`: the best MLX table, one sum in the middle layer reordered."""
-    broken = sum_from_the_end(engine("mlx", model), middle_sum(model))
+    """A factory for `--engine gnomon.planted:reordered`: the best shadow, one sum in the middle layer reordered."""
+    broken = sum_from_the_end(engine("shadow", model), middle_sum(model))
     broken.name = "gnomon.planted:reordered"
     return broken
 

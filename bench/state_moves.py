@@ -1,11 +1,11 @@
-"""States moved between every ordered pair of engines, on real prompts, in every form: how many, how many bytes, how fast.
+"""States moved between every ordered pair of engines, on real prompts, in every form: how many, how large, how fast.
 
     python bench/state_moves.py [-e numpy -e mlx-array] [--all-prompts PAIR] [--model FILE] [--tokens 8]
 
-For each pair (A, B), (A, A) included, model, arm and kv storage: A runs a prompt, its state goes to B as a state file, B
-writes it again, and both continue greedily. Counted are moves, and moves whose second file is not the first, byte for
-byte, or whose continuation has another row of logits; the same for the state with keys and values exchanged, whose second
-file must be the exchanged one. A pair named by --all-prompts, such as host:host, runs on all of tests/prompts.json, the
+For each pair (A, B), (A, A) included, model, arm and kv storage: A runs a prompt, its state goes to B as a state file,
+B writes it again, and both continue greedily. Counted are moves, and moves whose second file is not the first, byte for
+byte, or whose continuation has another row of logits; so is the state with keys and values exchanged, whose second file
+must be the exchanged one. A pair named by --all-prompts, such as host:host, runs on all of tests/prompts.json, the
 others on three of them. Exit code 1 if any move changed a byte. Ends with one line of JSON.
 """
 
@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from gnomon.decode.state_file import StateFile, pack, receive, unpack
+from gnomon.decode.state_file import StateFile, pack, receive
 from gnomon.engines import engine as make_engine
 from gnomon.engines import engines
 from gnomon.gates.faults.states import exchanged

@@ -163,11 +163,11 @@ def open_state(path: str | Path) -> StateFile:
         raise UsageError(f"Expected a state file at {str(path)!r} but got: {error.strerror}") from error
 
 
-def _pieces(array: NDArray[Any]) -> Iterator[NDArray[np.uint8]]:
+def _pieces(array: NDArray[Any]) -> Iterator[memoryview]:
     """The bytes of an array in C order, as views."""
     flat = array.reshape(-1).view(np.uint8)
     for start in range(0, len(flat), PIECE):
-        yield flat[start : start + PIECE]
+        yield flat[start : start + PIECE].data
 
 
 def _header(source: "_Source", size: int | None, engine: Engine[Any] | None) -> StateHeader:

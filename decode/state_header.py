@@ -22,7 +22,7 @@ from gnomon.reference.strict_json import parse_object, show
 FORMAT, SCHEMA = "gnomon state", "1"
 LIMIT = 8 << 20  # bytes of a header: 800,000 token ids of a vocabulary of 200,000
 IDENTITY = ("contract", "arm", "kv", "model", "tokenizer")  # in the order in which they are compared
-DTYPES = {"F32": np.dtype("<f4"), "BF16": np.dtype("<u2"), "I8": np.dtype("i1")}
+DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "BF16": np.dtype("<u2"), "I8": np.dtype("i1")}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 SHA256 = re.compile(r"[0-9a-f]{64}")
 

@@ -114,8 +114,8 @@ def experiment(
             again = subject.save()
             got = subject.generate(last, tokens)
             agree = next((i for i, (a, b) in enumerate(zip(got, expected, strict=True)) if a != b), tokens)
-            told = (again == saved, again == sent, subject.counters() == unmoved, got == expected, agree)
-            trials.append(Trial(*where, "", *told))
+            right = subject.counters() == unmoved
+            trials.append(Trial(*where, "", again == saved, again == sent, right, got == expected, agree))
     return trials
 
 

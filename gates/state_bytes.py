@@ -62,8 +62,8 @@ def asked(subject: Subject) -> Iterator[tuple[Model, list[int]]]:
             yield model, ids
     for name in trained if subject.prompts.keys() & set(trained) else []:
         model = subject.load(name)
-        ids = next(ids for known, ids in subject.prompts.items() if known in trained)
-        yield model, [i % model.config.vocab for i in ids]
+        given = next(ids for known, ids in subject.prompts.items() if known in trained)
+        yield model, [i % model.config.vocab for i in given]
 
 
 def moved(

@@ -27,12 +27,12 @@ def instruction(
     n: Sequence[int],
     f: Sequence[float],
     weights: Sequence[NDArray[Any] | None],
-    format: int,
+    form: int,
     layer: int = 0,
     selected: bool = False,
 ) -> Instruction:
     """inputs, out: indices of buffers, -1 for none"""
-    made = Instruction(op=OPS.index(op), format=format, layer=layer, selected=int(selected), last=1)
+    made = Instruction(op=OPS.index(op), format=form, layer=layer, selected=int(selected), last=1)
     made.buffer[:] = [*inputs, *(-1,) * (OUT - len(inputs)), out]
     made.n[: len(n)] = list(n)
     made.f[: len(f)] = list(f)
@@ -80,7 +80,7 @@ class HostArrayOps(HostOps[F32]):
         n: Sequence[int] = (),
         f: Sequence[float] = (),
         weights: Sequence[NDArray[Any] | None] = (),
-        format: int = 0,
+        form: int = 0,
         rows: Rows | None = None,
         layer: int = 0,
         out: F32 | None = None,
@@ -90,7 +90,7 @@ class HostArrayOps(HostOps[F32]):
         count = len(rows.ids) if rows is not None else next(len(x) for x in given if x is not None)
         if out is None:
             out = cast(F32, aligned((count, width), np.float32))
-        made = instruction(op, [-1 if x is None else i for i, x in enumerate(given)], OUT, n, f, weights, format)
+        made = instruction(op, [-1 if x is None else i for i, x in enumerate(given)], OUT, n, f, weights, form)
         addresses = [0 if x is None else x.ctypes.data for x in given]
         buffers = np.array([*addresses, *(0,) * (OUT - len(given)), out.ctypes.data], np.uint64)
         if rows is None:
@@ -132,7 +132,15 @@ class HostArrayOps(HostOps[F32]):
             s = np.zeros((len(one.ids), heads, span.end), np.float32)
             n = [heads, cache.kv_heads, cache.d, window or 0]
             self.emit(
-                "scores", [q[span.start : span.stop]], 0, n=n, f=[scale], format=FORMAT[self.kv], rows=one, layer=i, out=s
+                "scores",
+                [q[span.start : span.stop]],
+                0,
+                n=n,
+                f=[scale],
+                form=FORMAT[self.kv],
+                rows=one,
+                layer=i,
+                out=s,
             )
             out.append(s)
         return out
@@ -154,7 +162,7 @@ class HostArrayOps(HostOps[F32]):
             cache: HostKV = span.state.cache(i)
             n, width = [x.shape[1], cache.kv_heads, cache.d, 0], x.shape[1] * cache.d
             one = alone(rows, span)
-            parts.append(self.emit("mix", [x, total], width, n=n, format=FORMAT[self.kv], rows=one, layer=i))
+            parts.append(self.emit("mix", [x, total], width, n=n, form=FORMAT[self.kv], rows=one, layer=i))
         return np.concatenate(parts)
 
 

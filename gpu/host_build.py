@@ -28,7 +28,7 @@ WIDE = "-mprefer-vector-width=512"  # of x86 alone
 
 @dataclass(frozen=True)
 class Compiler:
-    """command: how it is called; version: what it says of itself; target: what its native target defines, as a digest"""
+    """command: how it is called; version: what it says of itself; target: digest of what its native target defines"""
 
     command: tuple[str, ...]
     version: str
@@ -92,7 +92,11 @@ def run(command: tuple[str, ...]) -> str:
 def kernel_sources() -> dict[str, str]:
     """Every file of gpu/kernels by name."""
     folder = files("gnomon.gpu") / "kernels"
-    return {f.name: f.read_text("ascii") for f in sorted(folder.iterdir(), key=lambda f: f.name) if f.name[-2:] in (".h", "pp")}
+    return {
+        f.name: f.read_text("ascii")
+        for f in sorted(folder.iterdir(), key=lambda f: f.name)
+        if f.name[-2:] in (".h", "pp")
+    }
 
 
 def build(main: str, sources: dict[str, str], extra: tuple[str, ...] = (), cxx: str | None = None) -> Built:
@@ -136,5 +140,7 @@ def cache_folder() -> Path:
             return base
     except OSError as error:
         if chosen:
-            raise NotRunError(f"Expected to write into GNOMON_CACHE={chosen} but it failed: {error.strerror}") from error
+            raise NotRunError(
+                f"Expected to write into GNOMON_CACHE={chosen} but it failed: {error.strerror}"
+            ) from error
         return Path(tempfile.mkdtemp(prefix="gnomon-"))

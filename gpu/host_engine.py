@@ -27,6 +27,8 @@ class HostEngine(Engine[Any]):
         self.arena: dict[Want, list[NDArray[np.float32]]] = {}
 
     def run(self, rows: Rows, want: Want, tap: Tap | None) -> F32:
+        if not self._as_written():
+            return super().run(rows, want, tap)
         if want not in self.plans:
             self.plans[want] = self._record(want)
         plan = self.plans[want]
@@ -38,6 +40,15 @@ class HostEngine(Engine[Any]):
             if len(shown) < sum(tap.wants(name) for name in plan.names):  # more than the plan stores
                 return super().run(rows, want, tap)
         return self._replay(plan, rows, want, shown, tap)
+
+    def _as_written(self) -> bool:
+        """Whether the op table is the one that plans are recorded for. One that somebody wrapped or changed, as planted
+        faults do, runs op by op, so that the change shows."""
+        return (
+            self.ops is self.host
+            and type(self.host) is HostArrayOps
+            and not any(map(callable, vars(self.host).values()))
+        )
 
     def _replay(self, plan: Plan, rows: Rows, want: Want, shown: list[Shown], tap: Tap | None) -> F32:
         config = self.model.config

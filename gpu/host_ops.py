@@ -2,8 +2,8 @@
 at once or joining a plan, is left to `emit`."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,8 @@ from gnomon.gpu.host_pack import Packed, aligned, pack
 from gnomon.gpu.host_state import FORMAT, HostKV, Recurrent
 from gnomon.reference.device import Device
 from gnomon.reference.ops.rope import RopeTables
-from gnomon.reference.protocol import Handle, Ops, Rows, Storage, Want
 from gnomon.reference.protocol import Arm as ArmName
+from gnomon.reference.protocol import Handle, Ops, Rows, Storage
 from gnomon.reference.state import State
 from gnomon.reference.weights import Weight
 from gnomon.reference.widen import widen
@@ -74,7 +74,7 @@ class HostOps(Ops[A]):
         n: Sequence[int] = (),
         f: Sequence[float] = (),
         weights: Sequence[NDArray[Any] | None] = (),
-        format: int = 0,
+        form: int = 0,
         rows: Rows | None = None,
         layer: int = 0,
         out: A | None = None,
@@ -82,7 +82,7 @@ class HostOps(Ops[A]):
     ) -> A:
         """One instruction on `inputs`, at most five of them, giving [rows, width].
 
-        n, f, weights, format: as the op reads them (kernels/host_main.cpp); rows: where it needs ids, positions or
+        n, f, weights, form: as the op reads them (kernels/host_main.cpp); rows: where it needs ids, positions or
         states; layer: whose states; out: written instead of something new; tables: rotations of the rows' positions
         """
 
@@ -111,12 +111,12 @@ class HostOps(Ops[A]):
 
     def table_rows(self, op: str, rows: Rows, w: Packed) -> A:
         width = w.shape[1]
-        return self.emit(op, [], width, n=[width], weights=[w.words], format=w.format, rows=rows)
+        return self.emit(op, [], width, n=[width], weights=[w.words], form=w.format, rows=rows)
 
     def linear(self, at: str, x: A, w: Packed, b: F32 | None = None) -> A:
         N, K = w.shape
         x, sx = self.activation(x)
-        return self.emit("linear", [x, None, sx], N, n=[K, N], weights=[w.words, b, w.scale], format=w.format)
+        return self.emit("linear", [x, None, sx], N, n=[K, N], weights=[w.words, b, w.scale], form=w.format)
 
     def activation(self, x: A) -> tuple[A, A | None]:
         """Rows as the arm multiplies them: [rows, K], and for int8 the scale of each row [rows, 1]"""
@@ -143,10 +143,6 @@ class HostOps(Ops[A]):
         width = x.shape[1]
         return self.emit("l2_norm", [x], width, n=[width // groups, groups], f=[scale or 0.0])
 
-    def gated_norm(self, at: str, o: A, w: F32, z: A, eps: float, groups: int) -> A:
-        width = o.shape[1]
-        return self.emit("gated_norm", [o, z], width, n=[width // groups, groups], f=[eps], weights=[w])
-
     def rope(self, at: str, x: A, rows: Rows, heads: int, tables: RopeTables) -> A:
         d, half = x.shape[1] // heads, len(tables.inv_freq)
         return self.emit("rope", [x], x.shape[1], n=[d, heads, half], rows=rows, tables=tables)
@@ -169,9 +165,6 @@ class HostOps(Ops[A]):
     def gelu_tanh(self, at: str, x: A) -> A:
         return self.elementwise("gelu_tanh", x)
 
-    def swiglu(self, at: str, gate: A, up: A) -> A:
-        return self.elementwise("swiglu", gate, up)
-
     def delta_decay(self, at: str, a: A, neg_a: F32, dt_bias: F32) -> A:
         return self.emit("delta_decay", [a], a.shape[1], n=[a.shape[1]], weights=[neg_a, dt_bias])
 
@@ -190,7 +183,7 @@ class HostOps(Ops[A]):
     def kv_append(self, at: str, k: A, v: A, rows: Rows, i: int, kv_heads: int) -> None:
         d = k.shape[1] // kv_heads
         self.prepare_kv(rows, i, kv_heads, d)
-        self.emit("kv_append", [k, v], 0, n=[kv_heads, kv_heads, d, 0], format=FORMAT[self.kv], rows=rows, layer=i)
+        self.emit("kv_append", [k, v], 0, n=[kv_heads, kv_heads, d, 0], form=FORMAT[self.kv], rows=rows, layer=i)
 
     def prepare_kv(self, rows: Rows, i: int, kv_heads: int, d: int) -> None:
         """Room for the keys and values of this step."""
@@ -198,19 +191,6 @@ class HostOps(Ops[A]):
             old: HostKV | None = span.state.cache(i)
             kept = HostKV(self.kv, kv_heads, d, span.end, self.scratch_fill) if old is None else old
             span.state.pending[i] = kept.grown(span.end, self.scratch_fill)
-
-    def attention(
-        self, at: str, q: A, k: A, v: A, rows: Rows, i: int, kv_heads: int, scale: float, window: int | None
-    ) -> A:
-        self.kv_append("", k, v, rows, i, kv_heads)
-        d = k.shape[1] // kv_heads
-        out = None
-        for phase in ("attention_scores", "attention_mix", "attention_merge"):
-            out = self.emit(
-                phase, [q], q.shape[1], n=[q.shape[1] // d, kv_heads, d, window or 0], f=[scale], format=FORMAT[self.kv],
-                rows=rows, layer=i, out=out,
-            )  # fmt: skip
-        return cast(A, out)
 
     def causal_conv(self, at: str, x: A, w: Table, rows: Rows, i: int) -> A:
         taps, channels = w.columns.shape

@@ -5,6 +5,7 @@ A weight is repacked once, at load, and keeps its stored type: what a block form
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from gnomon.reference.widen import widen
 
 F32 = NDArray[np.float32]
 U32 = NDArray[np.uint32]
-Bytes = NDArray[np.uint8]
+Bytes = NDArray[Any]  # uint8
 ALIGN = 64  # bytes: a cache line, so that no load of 16 lanes straddles two
 INT8_TERMS = 131072  # so many products of two integers up to 127 stay below 2^31
 
@@ -38,12 +39,13 @@ class Packed:
         return self.words.nbytes + (self.scale.nbytes if self.scale is not None else 0)
 
 
-def aligned(shape: Sequence[int], dtype: type[np.generic] | np.dtype[np.generic]) -> NDArray[np.generic]:
+def aligned(shape: Sequence[int], dtype: Any = np.float32) -> NDArray[Any]:
     """Uninitialised memory that starts on a cache line."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(size + ALIGN, np.uint8)
     start = -raw.ctypes.data % ALIGN
-    return raw[start : start + size].view(dtype).reshape(shape)
+    here: NDArray[Any] = raw[start : start + size].view(dtype)
+    return here.reshape(shape)
 
 
 def pack(weight: Weight, arm: str) -> Packed:
@@ -65,7 +67,7 @@ def pack(weight: Weight, arm: str) -> Packed:
 
 def blocks(shape: tuple[int, int], name: str, heads: Sequence[U32], words: U32, scale: F32 | None = None) -> Packed:
     """heads: [N, groups, rows] each; words [N, groups, steps] -> rows of 64 words per group and block"""
-    N, K = shape
+    N = shape[0]
     rows = [*heads, words]
     count, height = -(-N // 64), sum(part.shape[2] for part in rows)
     out = aligned((count, words.shape[1], height, 64), np.uint32)
@@ -83,7 +85,7 @@ def blocks(shape: tuple[int, int], name: str, heads: Sequence[U32], words: U32, 
 
 
 # --- words of k terms, ascending from the lowest bits -----------------------------------------------------------------
-def groups(x: NDArray[np.generic]) -> U32:
+def groups(x: NDArray[Any]) -> NDArray[Any]:
     """[N, K] -> [N, ceil(K / 32), 32], padded with zeros"""
     N, K = x.shape
     if K % 32:
@@ -110,7 +112,8 @@ def eights(q: Bytes) -> U32:
 def bits(q: Bytes, shift: int, width: int) -> U32:
     """`width` bits from `shift` on of each q [N, groups, 32] -> [N, groups, width] words of 32 / width terms"""
     terms = (q >> shift & (1 << width) - 1).reshape(*q.shape[:2], width, 32 // width).astype(np.uint32)
-    return np.bitwise_or.reduce(terms << (np.arange(32 // width, dtype=np.uint32) * width), axis=-1)
+    words: U32 = np.bitwise_or.reduce(terms << (np.arange(32 // width, dtype=np.uint32) * width), axis=-1)
+    return words
 
 
 def f16(data: Bytes) -> F32:

@@ -1,7 +1,7 @@
 """A plan: the instructions of one wiring run, recorded once and replayed for every step without Python in between.
 
-Recording hands the family symbols instead of arrays. Buffers are shared out by lifetime; instructions that do not depend
-on each other form one pool of tasks; an addition to a linear's result is done where the linear stores it.
+Recording hands the family symbols instead of arrays. Buffers are shared out by lifetime; instructions that do not
+depend on each other form one pool of tasks; an addition to a linear's result is done where the linear stores it.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from gnomon.gpu.host_array_ops import OUT, instruction
 from gnomon.gpu.host_library import OPS, Instruction
 from gnomon.gpu.host_ops import HostOps
-from gnomon.gpu.host_state import HostKV
+from gnomon.gpu.host_state import FORMAT, HostKV
 from gnomon.reference.ops.rope import RopeTables
-from gnomon.reference.protocol import F32, Handle, Rows, Want
+from gnomon.reference.protocol import F32, Rows, Want
 
 Prepare = Callable[[Rows], None]
 POOL = 64  # instructions that one dispatch takes, as in kernels/host_main.cpp
@@ -62,7 +62,7 @@ class Emitted:
     n: list[int]
     f: list[float]
     weights: list[NDArray[Any] | None]
-    format: int
+    form: int
     layer: int
     selected: bool
 
@@ -80,8 +80,8 @@ class Shown:
 
 @dataclass
 class Plan:
-    """instructions: as C reads them; widths: of every buffer; result: lives in buffer 0; shown: what is stored and has a
-    name; names: all that the wiring names, stored or not; prepare: makes room in the states"""
+    """instructions: as C reads them; widths: of every buffer; result: lives in buffer 0; shown: what is stored and has
+    a name; names: all that the wiring names, stored or not; prepare: makes room in the states"""
 
     instructions: "Any"
     widths: list[int]
@@ -113,7 +113,7 @@ class Recorder(HostOps[Sym]):
         n: Sequence[int] = (),
         f: Sequence[float] = (),
         weights: Sequence[NDArray[Any] | None] = (),
-        format: int = 0,
+        form: int = 0,
         rows: Rows | None = None,
         layer: int = 0,
         out: Sym | None = None,
@@ -121,9 +121,28 @@ class Recorder(HostOps[Sym]):
     ) -> Sym:
         selected = op == "gather" or any(x is not None and x.selected for x in inputs)
         out = out or Sym(width, selected)
-        self.emitted.append(
-            Emitted(op, list(inputs), out, list(n), list(f), list(weights), format, layer, selected)
-        )
+        self.emitted.append(Emitted(op, list(inputs), out, list(n), list(f), list(weights), form, layer, selected))
+        return out
+
+    # --- composites in one piece ------------------------------------------------------------------------------------
+    def swiglu(self, at: str, gate: Sym, up: Sym) -> Sym:
+        return self.elementwise("swiglu", gate, up)
+
+    def gated_norm(self, at: str, o: Sym, w: F32, z: Sym, eps: float, groups: int) -> Sym:
+        width = o.width
+        return self.emit("gated_norm", [o, z], width, n=[width // groups, groups], f=[eps], weights=[w])
+
+    def attention(
+        self, at: str, q: Sym, k: Sym, v: Sym, rows: Rows, i: int, kv_heads: int, scale: float, window: int | None
+    ) -> Sym:
+        self.kv_append("", k, v, rows, i, kv_heads)
+        d = k.shape[1] // kv_heads
+        out = Sym(q.width, q.selected)
+        for phase in ("attention_scores", "attention_mix", "attention_merge"):
+            self.emit(
+                phase, [q], q.width, n=[q.shape[1] // d, kv_heads, d, window or 0], f=[scale], form=FORMAT[self.kv],
+                rows=rows, layer=i, out=out,
+            )  # fmt: skip
         return out
 
     # --- what recording does in its own way -----------------------------------------------------------------------
@@ -159,13 +178,11 @@ class Recorder(HostOps[Sym]):
     def prepare_delta(self, rows: Rows, i: int, value_heads: int, dk: int, dv: int) -> None:
         self.prepare.append(lambda rows: self.real.prepare_delta(rows, i, value_heads, dk, dv))
 
-    def array(self, x: F32) -> NoReturn:
+    def unrecorded(self, *args: Any, **more: Any) -> NoReturn:
         raise UnrecordedError
 
-    def experts(self, at: str, x: Sym, p: Sym, weights: Sequence[tuple[Handle, Handle, Handle]]) -> NoReturn:
-        raise UnrecordedError
-
-    scores = exp_scores = denom = mix = array  # inside attention, which is recorded whole
+    array = experts = unrecorded
+    scores = exp_scores = denom = mix = unrecorded  # inside attention, which is recorded whole
 
     def numpy(self, x: Sym) -> Any:
         """The symbol itself: see `wants`"""
@@ -195,7 +212,7 @@ class Recorder(HostOps[Sym]):
         made = (Instruction * len(self.emitted))()
         for i, e in enumerate(self.emitted):
             where = [-1 if x is None else x.buffer for x in e.inputs]
-            made[i] = instruction(e.op, where, e.out.buffer, e.n, e.f, e.weights, e.format, e.layer, e.selected)
+            made[i] = instruction(e.op, where, e.out.buffer, e.n, e.f, e.weights, e.form, e.layer, e.selected)
         self._pools(made)
         written = {e.out for e in self.emitted}
         shown = [s for s in self.shown if isinstance(s.value, Kept) or s.value in written]
@@ -203,9 +220,9 @@ class Recorder(HostOps[Sym]):
 
     def _check(self) -> None:
         """Raises UnrecordedError where an instruction reads what none has written: a result that was fused away."""
-        written = set[Sym]()
+        written = set[Sym | None]()
         for e in self.emitted:
-            written |= {e.out, *e.inputs[1:]} if e.op == "quant" else {e.out}
+            written |= {e.out, e.inputs[1]} if e.op == "quant" else {e.out}
             if any(x is not None and x not in written for x in e.inputs):
                 raise UnrecordedError
 
@@ -254,4 +271,3 @@ def kept_rows(rows: Rows, kept: Kept) -> F32:
         parts.append(cache.read(kept.name, span.state.length, span.end))
     whole = np.concatenate(parts)
     return whole.reshape(len(whole), -1)
-

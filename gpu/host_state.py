@@ -13,7 +13,7 @@ from gnomon.reference.kv import seen
 F32 = NDArray[np.float32]
 Arrays = dict[str, NDArray[Any]]
 STEP = 128  # positions: a chunk
-TYPES = {"f32": np.dtype("<f4"), "bf16": np.dtype("<u2"), "int8": np.dtype("i1")}
+TYPES: dict[str, np.dtype[Any]] = {"f32": np.dtype("<f4"), "bf16": np.dtype("<u2"), "int8": np.dtype("i1")}
 FORMAT = {"f32": FORMATS.index("F32"), "bf16": FORMATS.index("BF16"), "int8": FORMATS.index("Q8")}
 
 
@@ -66,7 +66,8 @@ class HostKV:
     def _terms(self, words: NDArray[Any]) -> NDArray[Any]:
         """[..., rows, 64] words as the stored type: [..., rows, 64, terms per word]; a view"""
         dtype = TYPES[self.storage]
-        return words[..., self.head :, :].view(dtype).reshape(*words.shape[:-2], -1, 64, 4 // dtype.itemsize)
+        terms: NDArray[Any] = words[..., self.head :, :].view(dtype)
+        return terms.reshape(*words.shape[:-2], -1, 64, 4 // dtype.itemsize)
 
     def arrays(self, start: int, stop: int) -> Arrays:
         """Positions start .. stop as copies in canonical layout and stored type: "k", "v" [positions, kv_heads, d] and

@@ -83,7 +83,6 @@ class HostStep:
         return self.zeros[-1]
 
 
-
 def bind(step: Step, buffers: NDArray[np.uint64]) -> Step:
     """The step with these buffers, addresses by index."""
     step.buffers = cast(buffers.ctypes.data, POINTER(c_void_p))

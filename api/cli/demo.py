@@ -27,7 +27,7 @@ def command(
     passed = True
     for number, (name, prompt) in enumerate(MODELS.items(), start=1):
         model, ids = opened(name, prompt)
-        reference, shadow = make_engine("numpy", model), make_engine("mlx", model)
+        reference, shadow = make_engine("numpy", model), make_engine("shadow", model)
         console.rule(
             f"{number}. {name}: {reference.name} defines the bytes, {shadow.name} must cast them", align="left"
         )

@@ -12,7 +12,9 @@ ModelArgument = Annotated[
     str,
     typer.Argument(metavar="MODEL", help="micro, tiny-dense, tiny-hybrid, a Hugging Face directory, or a GGUF file"),
 ]
-EngineOption = Annotated[str, typer.Option("--engine", "-e", help="numpy, mlx-array, mlx, or package.module:factory")]
+EngineOption = Annotated[
+    str, typer.Option("--engine", "-e", help="numpy, host, mlx-array, mlx, fast, shadow, or package.module:factory")
+]
 IdsOption = Annotated[str | None, typer.Option("--ids", help="token ids, such as 1,2,3")]
 PromptOption = Annotated[str | None, typer.Option("--prompt", "-p", help="text, for a model with a tokenizer")]
 ArmOption = Annotated[str, typer.Option("--arm", help="what linear multiplies: f32, bf16 or int8")]
