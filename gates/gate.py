@@ -18,6 +18,8 @@ from gnomon.decode.batch import Batch
 from gnomon.decode.checkpoints import Checkpoints
 from gnomon.decode.generate import Generation
 from gnomon.decode.transcript import verify_lines
+from gnomon.gpu.host_build import Built
+from gnomon.gpu.host_library import library
 from gnomon.reference.engine import Engine
 from gnomon.reference.model import Model
 from gnomon.reference.ops.sample import Sampling, sample
@@ -98,6 +100,7 @@ class Subject:
     generation, batch: what makes one text, and several at once
     sample:      draws a token from a row of logits; verify_transcript: what takes the lines of a transcript, or raises
     checkpoints: makes the prefix checkpoints of an engine, of so many bytes at most
+    kernels:     the compiled kernels of the host engine
     """
 
     engine: MakeEngine
@@ -113,6 +116,7 @@ class Subject:
     sample: Callable[[F32, Sampling, int], int] = sample
     verify_transcript: Callable[[AnyEngine, Sequence[str]], None] = verify_lines
     checkpoints: Callable[[AnyEngine, int], Checkpoints] = Checkpoints
+    kernels: Callable[[], Built] = library
 
 
 Fault = Callable[[Subject], Subject]

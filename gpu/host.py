@@ -16,8 +16,11 @@ def available() -> str | None:
     return host_build.missing()
 
 
-def engine(model: Model, arm: Arm = "f32", kv: Storage = "f32", threads: int | None = None) -> Engine[Any]:
-    """The model on the host kernels. threads: else GNOMON_THREADS, else one per core
+def engine(
+    model: Model, arm: Arm = "f32", kv: Storage = "f32", threads: int | None = None, scratch_fill: float = 0.0
+) -> Engine[Any]:
+    """The model on the host kernels. threads: else GNOMON_THREADS, else one per core; scratch_fill: what memory holds
+    before it is written, which must never matter
 
     Raises NotRunError where no C++ compiler is found or it fails.
     """
@@ -28,4 +31,4 @@ def engine(model: Model, arm: Arm = "f32", kv: Storage = "f32", threads: int | N
     from gnomon.gpu.host_engine import HostEngine
     from gnomon.gpu.host_library import Team, library
 
-    return HostEngine(NAME, model, HostArrayOps(Team(library(), threads), arm, kv))
+    return HostEngine(NAME, model, HostArrayOps(Team(library(), threads), arm, kv, scratch_fill))

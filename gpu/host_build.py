@@ -2,6 +2,7 @@
 silence: the name of a library is the digest of its sources, flags, compiler and target."""
 
 import ctypes
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -9,6 +10,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -110,8 +113,9 @@ def build(main: str, sources: dict[str, str], extra: tuple[str, ...] = (), cxx: 
     digest = hashlib.sha256("\0".join([main, *(f"{n}\0{t}" for n, t in sources.items())]).encode()).hexdigest()
     key = hashlib.sha256("\0".join([digest, *flags, *found.command, found.version, found.target]).encode()).hexdigest()
     path = cache_folder() / f"host-{key[:32]}.so"
-    if not path.exists():
-        compile_aside(main, sources, (*found.command, *flags), path)
+    with locked(path):
+        if not path.exists():
+            compile_aside(main, sources, (*found.command, *flags), path)
     return Built(ctypes.CDLL(str(path)), path, found, flags, digest)
 
 
@@ -120,8 +124,16 @@ def has_avx512(command: tuple[str, ...]) -> bool:
     return "__AVX512F__" in run((*command, "-march=native", "-dM", "-E", "-x", "c++", os.devnull))
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One process compiles a library, the others wait for it."""
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def compile_aside(main: str, sources: dict[str, str], command: tuple[str, ...], path: Path) -> None:
-    """Written aside and renamed: a library is whole or absent, however many processes build it at once."""
+    """Written aside and renamed: a library is whole or absent."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as folder:
         for name, text in {**sources, "main.cpp": main}.items():
             (Path(folder) / name).write_text(text)

@@ -150,7 +150,9 @@ def halves(qs: Bytes) -> Bytes:
 
 def fifth(qh: Bytes, low: Bytes) -> Bytes:
     """Fifth bits, one per value in ascending order, joined to the low nibbles"""
-    return low | (np.unpackbits(np.ascontiguousarray(qh), axis=-1, bitorder="little") << 4)
+    high = np.unpackbits(np.ascontiguousarray(qh), axis=-1, bitorder="little")
+    joined: Bytes = low | (high << 4)
+    return joined
 
 
 def _q4_0(data: Bytes) -> Made:

@@ -155,6 +155,7 @@ class Engine(Generic[A]):
             check_arrays(arrays, {name: spec for name, spec in expected.items() if name.startswith(prefix)})
             if count <= wanted:
                 state.caches[i] = self.ops.load_cache({n.removeprefix(prefix): arrays[n] for n in arrays})
+            del arrays  # before the next layer is made
         if count != wanted:
             raise UsageError(f"Expected the arrays of {wanted} layers but got {count}")
         state.length, state.ids = len(ids), list(ids)

@@ -156,9 +156,9 @@ def test_bytes_tell_every_exchanged_state_and_counters_none(own: list[Trial]) ->
 
 
 @pytest.mark.parametrize("fault", EXPERIMENTS["ids"].faults)
-def test_no_planted_fault_passes(engine_name: str, fault: str) -> None:
+def test_no_planted_fault_passes(fault: str) -> None:
     damage, shows = EXPERIMENTS["ids"].faults[fault]
-    sound = subject(gnomon.engine, gnomon.load, Path(), engine_name)
+    sound = subject(gnomon.engine, gnomon.load, Path())
     texts = [*TEXTS, "1 2 3", "4 5 6 7"]
     outcome = judged(experiment(Spelled(damage(sound).engine(gnomon.load("micro"))), texts, 3))
     assert outcome.verdict == "FAIL"

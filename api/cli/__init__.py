@@ -27,6 +27,7 @@ from gnomon.cli import (
     receipts,
     run,
     selftest,
+    serve,
     state,
     trace,
     transcript,
@@ -89,6 +90,12 @@ states.command("diff")(exiting(state.diff))
 states.command("swap")(exiting(state.swap))
 states.callback()(state.group)
 app.add_typer(states, name="state")
+
+app.command("serve")(exiting(serve.command))
+books = typer.Typer(help="Verify the ledger of a node.", no_args_is_help=True)
+books.command("verify")(exiting(serve.verify_ledger))
+books.callback()(serve.ledger_group)
+app.add_typer(books, name="ledger")
 
 
 def main() -> None:

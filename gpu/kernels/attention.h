@@ -28,49 +28,48 @@ FN DEVICE u32* value_terms(KV kv, int head, int d, int block, int position) {
 FN DEVICE u8* byte_at(DEVICE u32* words, size_t byte) { return (DEVICE u8*)words + byte; }
 
 template <class F>
-struct Stored;  // how term k of lane `lane` of a block is written
+struct Stored;  // how term k of lane `lane` of a block is written; integers arrive as f32
 
 template <>
 struct Stored<F32> {
-    static constexpr bool QUANT = false;
     FN void put(DEVICE u32* g, int lane, int k, float x) { g[k % 32 * 64 + lane] = bits_of(x); }
 };
 template <>
 struct Stored<BF16> {
-    static constexpr bool QUANT = false;
     FN void put(DEVICE u32* g, int lane, int k, float x) {
         ((DEVICE u16*)g)[(k % 32 / 2 * 64 + lane) * 2 + k % 2] = (u16)to_bf16(x);
     }
 };
 struct StoredBytes {  // one row of scales, then four terms per word
-    static constexpr bool QUANT = true;
-    FN void put(DEVICE u32* g, int lane, int k, i32 q) {
-        ((DEVICE i8*)g)[((1 + k % 32 / 4) * 64 + lane) * 4 + k % 4] = (i8)q;
+    FN void put(DEVICE u32* g, int lane, int k, float q) {
+        ((DEVICE i8*)g)[((1 + k % 32 / 4) * 64 + lane) * 4 + k % 4] = (i8)(i32)q;
     }
 };
+template <>
+struct Stored<Q8> : StoredBytes {};
+template <>
+struct Stored<V8> : StoredBytes {};
 
 // FK, FV: formats of keys and values; most: room for 64 values. A task per row and kv head.
 template <class FK, class FV>
 FN void append_head(const DEVICE float* RESTRICT k, const DEVICE float* RESTRICT v, KV kv, int head, int d, int position,
                     SHARED float* most LANE_PARAM) {
     DEVICE u32* keys = key_block<FK>(kv, head, d, position);
-    if constexpr (FK::HEAD == 0) {
-        FOR_EACH(e, 0, d) {
-            Stored<FK>::put(keys + (size_t)(e / 32) * FK::ROWS * 64, position % 64, e, k[e]);
-            Stored<FV>::put(value_terms<FV>(kv, head, d, e / 64, position), e % 64, position, v[e]);
-        }
-    } else {
-        const float sk = quant_scale(largest(k, d, most LANE_ARG));
+    float sk = 1.0f, sv = 1.0f;
+    if (FK::HEAD) {
+        sk = quant_scale(largest(k, d, most LANE_ARG));
         BARRIER();
-        const float sv = quant_scale(largest(v, d, most LANE_ARG));
-        FOR_EACH(e, 0, d) {
-            DEVICE u32* key = keys + (size_t)(e / 32) * FK::ROWS * 64;
-            DEVICE u32* value = value_terms<FV>(kv, head, d, e / 64, position);
-            key[position % 64] = bits_of(sk);   // the row of scales of every group
+        sv = quant_scale(largest(v, d, most LANE_ARG));
+    }
+    FOR_EACH(e, 0, d) {
+        DEVICE u32* key = keys + (size_t)(e / 32) * FK::ROWS * 64;
+        DEVICE u32* value = value_terms<FV>(kv, head, d, e / 64, position);
+        if (FK::HEAD) {
+            key[position % 64] = bits_of(sk);  // the row of scales of every group
             value[position % 32] = bits_of(sv);
-            StoredBytes::put(key, position % 64, e, quant(k[e], sk));
-            StoredBytes::put(value, e % 64, position, quant(v[e], sv));
         }
+        Stored<FK>::put(key, position % 64, e, FK::HEAD ? (float)quant(k[e], sk) : k[e]);
+        Stored<FV>::put(value, e % 64, position, FK::HEAD ? (float)quant(v[e], sv) : v[e]);
     }
 }
 

@@ -7,7 +7,7 @@
 #define ROW(r) (g[(r) * 64 + i])
 
 struct F32 {
-    static constexpr int HEAD = 0, STEPS = 32, PER = 1, ROWS = 32;
+    FIXED int HEAD = 0, STEPS = 32, PER = 1, ROWS = 32;
     struct Lane {
         float w;
     };
@@ -16,7 +16,7 @@ struct F32 {
 };
 
 struct Unpacked {  // f32 near by: two terms a step keep accumulators in registers for longer and still leave room for x
-    static constexpr int HEAD = 0, STEPS = 16, PER = 2, ROWS = 32;
+    FIXED int HEAD = 0, STEPS = 16, PER = 2, ROWS = 32;
     struct Lane {
         float w[2];
     };
@@ -25,7 +25,7 @@ struct Unpacked {  // f32 near by: two terms a step keep accumulators in registe
 };
 
 struct BF16 {
-    static constexpr int HEAD = 0, STEPS = 16, PER = 2, ROWS = 16;
+    FIXED int HEAD = 0, STEPS = 16, PER = 2, ROWS = 16;
     struct Lane {
         u32 word;
     };
@@ -34,7 +34,7 @@ struct BF16 {
 };
 
 struct F16 {
-    static constexpr int HEAD = 0, STEPS = 16, PER = 2, ROWS = 16;
+    FIXED int HEAD = 0, STEPS = 16, PER = 2, ROWS = 16;
     struct Lane {
         u32 word;
     };
@@ -43,7 +43,7 @@ struct F16 {
 };
 
 struct I8 {  // integers of the int8 arm, as f32
-    static constexpr int HEAD = 0, STEPS = 8, PER = 4, ROWS = 8;
+    FIXED int HEAD = 0, STEPS = 8, PER = 4, ROWS = 8;
     struct Lane {
         u32 word;
     };
@@ -52,7 +52,7 @@ struct I8 {  // integers of the int8 arm, as f32
 };
 
 struct Q8 {  // d*q; the scale is one row
-    static constexpr int HEAD = 1, STEPS = 8, PER = 4, ROWS = 9;
+    FIXED int HEAD = 1, STEPS = 8, PER = 4, ROWS = 9;
     struct Lane {
         u32 word;
         float d;
@@ -62,7 +62,7 @@ struct Q8 {  // d*q; the scale is one row
 };
 
 struct V8 {  // stored values: a term is a position, which has a scale of its own, word 4s + j of row 0
-    static constexpr int HEAD = 1, STEPS = 8, PER = 4, ROWS = 9;
+    FIXED int HEAD = 1, STEPS = 8, PER = 4, ROWS = 9;
     struct Lane {
         u32 word;
         float d[4];
@@ -80,7 +80,7 @@ FN float nibble_of_one(u32 word, int j) {
 }
 
 struct Q4 {  // d*(q-8) = 16d*(1 + q/16) - 24d, every step of it exact
-    static constexpr int HEAD = 1, STEPS = 4, PER = 8, ROWS = 5;
+    FIXED int HEAD = 1, STEPS = 4, PER = 8, ROWS = 5;
     struct Lane {
         u32 word;
         float d, m;
@@ -93,7 +93,7 @@ struct Q4 {  // d*(q-8) = 16d*(1 + q/16) - 24d, every step of it exact
 };
 
 struct Q4One {  // (d*q)+m where m - 16d is exact for every block: the rows hold 16d and m - 16d
-    static constexpr int HEAD = 2, STEPS = 4, PER = 8, ROWS = 6;
+    FIXED int HEAD = 2, STEPS = 4, PER = 8, ROWS = 6;
     struct Lane {
         u32 word;
         float d, m;
@@ -103,7 +103,7 @@ struct Q4One {  // (d*q)+m where m - 16d is exact for every block: the rows hold
 };
 
 struct Q4M {  // (d*q)+m; the rows hold d and m, for Q4_K d*sc and -(dmin*mn)
-    static constexpr int HEAD = 2, STEPS = 4, PER = 8, ROWS = 6;
+    FIXED int HEAD = 2, STEPS = 4, PER = 8, ROWS = 6;
     struct Lane {
         u32 word;
         float d, m;
@@ -113,7 +113,7 @@ struct Q4M {  // (d*q)+m; the rows hold d and m, for Q4_K d*sc and -(dmin*mn)
 };
 
 struct Q5 {  // d*(q-16); the fifth bits are one row
-    static constexpr int HEAD = 2, STEPS = 4, PER = 8, ROWS = 6;
+    FIXED int HEAD = 2, STEPS = 4, PER = 8, ROWS = 6;
     struct Lane {
         u32 word, high;
         float d;
@@ -126,7 +126,7 @@ struct Q5 {  // d*(q-16); the fifth bits are one row
 };
 
 struct Q5M {  // (d*q)+m
-    static constexpr int HEAD = 3, STEPS = 4, PER = 8, ROWS = 7;
+    FIXED int HEAD = 3, STEPS = 4, PER = 8, ROWS = 7;
     struct Lane {
         u32 word, high;
         float d, m;
@@ -141,7 +141,7 @@ struct Q5M {  // (d*q)+m
 };
 
 struct Q6 {  // (d*sc)*(q-32), a scale per 16 terms; two rows of scales, two of high bits
-    static constexpr int HEAD = 4, STEPS = 4, PER = 8, ROWS = 8;
+    FIXED int HEAD = 4, STEPS = 4, PER = 8, ROWS = 8;
     struct Lane {
         u32 word, high;
         float d;

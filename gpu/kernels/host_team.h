@@ -48,9 +48,8 @@ class Team {
         for (auto& room : scratch) {
             if (room.size() < scratch_floats + 64) room.resize(scratch_floats + 64);
         }
-        const bool alone = size == 1 || getpid() != home;
-        threads = alone ? 1 : size;
-        if (alone) return job(0);
+        if (getpid() != home) threads = 1;
+        if (threads == 1) return job(0);
         call = [](const void* j, int t) { (*(const Job*)j)(t); };
         what = &job;
         started.fetch_add(1, std::memory_order_release);
@@ -61,8 +60,8 @@ class Team {
 
     void barrier() {
         if (threads == 1) return;
-        const unsigned now = phase.load(std::memory_order_acquire);
-        if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == (unsigned)threads) {
+        const unsigned now = phase.load(std::memory_order_acquire), all = threads;
+        if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == all) {
             arrived.store(0, std::memory_order_relaxed);
             phase.fetch_add(1, std::memory_order_release);
             phase.notify_all();
@@ -76,7 +75,7 @@ class Team {
     }
 
     const int size;
-    int threads = 1;
+    int threads = size;  // that run; one in a forked child
 
   private:
     void work(int t) {

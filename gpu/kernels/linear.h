@@ -12,7 +12,7 @@ struct Linear {  // what a task of `linear` reads and writes
     int rows, K, N;
 };
 
-FN float finished(float y, const Linear& l, int row, int n) {
+FN float finished(float y, const THREAD Linear& l, int row, int n) {
     y = settle(y);
     if (l.bias) y = settle(F_ADD(y, l.bias[n]));
     if (l.add) y = settle(F_ADD(l.add[(size_t)row * l.N + n], y));
@@ -20,7 +20,7 @@ FN float finished(float y, const Linear& l, int row, int n) {
 }
 
 template <int R>
-FN void store(const THREAD float* tot, const Linear& l, int row, int block LANE_PARAM) {
+FN void store(const THREAD float* tot, const THREAD Linear& l, int row, int block LANE_PARAM) {
     UNROLL for (int r = 0; r < R; r++) {
         LANES(i) {
             const int n = block * 64 + i;
@@ -37,7 +37,7 @@ FN size_t block_words(int K) {
 
 // Rows row .. row + R of one block
 template <class F, int R>
-FN void linear_rows(const Linear& l, int row, int block LANE_PARAM) {
+FN void linear_rows(const THREAD Linear& l, int row, int block LANE_PARAM) {
     ALIGNED float tot[R * NL];
     dot<F, R>(l.w + block_words<F>(l.K) * block, l.x + (size_t)row * l.K, l.K, l.K, tot LANE_ARG);
     store<R>(tot, l, row, block LANE_ARG);
@@ -45,7 +45,7 @@ FN void linear_rows(const Linear& l, int row, int block LANE_PARAM) {
 
 // int8: the dot of integers is exact in f32 within a chunk (128 * 127^2 < 2^24), and the chunks add as integers.
 template <int R>
-FN void linear_int8_rows(const Linear& l, int row, int block LANE_PARAM) {
+FN void linear_int8_rows(const THREAD Linear& l, int row, int block LANE_PARAM) {
     ALIGNED i32 tot[R * NL];
     LANES(i) {
         UNROLL for (int r = 0; r < R; r++) tot[r * NL + PL(i)] = 0;

@@ -15,6 +15,7 @@ typedef int32_t i32;
 #define LEAF static __attribute__((noinline))  // hot code stands alone: inlined copies get other registers
 #define TASK static __attribute__((noinline)) void
 
+#define FIXED static constexpr  // a number that belongs to a type
 #define DEVICE          // memory that every group sees
 #define SHARED          // memory of one group
 #define THREAD          // memory of one lane (host: of all lanes, see PL)

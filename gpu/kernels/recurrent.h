@@ -37,7 +37,7 @@ struct Delta {
 };
 
 // A task per value head and 64 columns of its state: columns share nothing.
-TASK delta_rule(const Delta& a, int task LANE_PARAM) {
+TASK delta_rule(const THREAD Delta& a, int task LANE_PARAM) {
     const int blocks = (a.dv + 63) / 64, head = task / blocks, lo = task % blocks * 64;
     const int n = a.dv - lo < 64 ? a.dv - lo : 64, key_head = head / (a.value_heads / a.key_heads);
     const DEVICE float* S = a.old + (size_t)head * a.dk * a.dv + lo;

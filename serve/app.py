@@ -1,0 +1,192 @@
+"""A node as an ASGI application: an engine behind endpoints in the OpenAI shape, and states that move between nodes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from time import time
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from gnomon.decode.held import Held
+from gnomon.decode.live import Live
+from gnomon.decode.state_file import identity
+from gnomon.reference.chain import ChainError
+from gnomon.reference.engine import Engine
+from gnomon.reference.errors import GnomonError
+from gnomon.reference.ledger import Ledger
+from gnomon.serve.answers import Answer
+from gnomon.serve.asked import FORK, asked, read
+from gnomon.serve.guard import Guard, Places, body_of, typed
+from gnomon.serve.moves import BINARY, Arrival, pulled, send
+from gnomon.serve.openapi import describe
+from gnomon.serve.refusal import Refusal, refusal, refused
+
+T = TypeVar("T")
+BODY, TRANSFERS, TRANSFER = 4 << 20, 4, 600.0  # bytes of a request, states that move at a time, seconds for one
+
+
+class Stream(StreamingResponse):
+    """A response in pieces; what it owns is let go of when it ends, however it ends."""
+
+    def __init__(self, content: Any, owned: AsyncExitStack, **named: Any) -> None:
+        super().__init__(content, **named)
+        self.owned = owned
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self.owned:
+            await super().__call__(scope, receive, send)
+
+
+class Node:
+    """The endpoints. Arguments: see `app`."""
+
+    def __init__(
+        self, held: Held, ledger: Ledger, peers: Mapping[str, str | None], queue: int, patience: float
+    ) -> None:
+        self.held, self.ledger, self.peers, self.patience = held, ledger, peers, patience
+        self.model, self.described = held.engine.model, held.engine.describe()
+        self.own = {**identity(held.engine), "engine": self.described["engine"]}
+        self.live = Live(held.engine)
+        self.answers, self.transfers = Places(queue, "answers"), Places(TRANSFERS, "transfers of states")
+
+    @asynccontextmanager
+    async def running(self, _: Starlette) -> AsyncIterator[None]:
+        self.ledger.append({"format": "gnomon ledger", "schema": 1, "created": int(time()), **self.own})
+        self.live.start()
+        yield
+        self.live.stop()
+        self.ledger.close()
+
+    async def health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok"}) if self.live.alive else JSONResponse({"status": "failed"}, 503)
+
+    async def description(self, request: Request) -> Response:
+        return JSONResponse(describe(self.model))
+
+    async def models(self, request: Request) -> Response:
+        one = {"id": self.model.name, "object": "model", "created": 0, "owned_by": "gnomon", "gnomon": self.own}
+        return JSONResponse({"object": "list", "data": [one]})
+
+    async def complete(self, request: Request) -> Response:
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self.answers.take())
+            data = await body_of(request, BODY, self.patience)
+            wanted = await run_in_threadpool(asked, self.model, data, chat="chat" in request.url.path)
+            answer = Answer(wanted, self.held, self.ledger)
+            events = self.live.text(answer.prepare, answer.finish, wanted.top)
+            stack.push_async_callback(events.aclose)
+            if not wanted.stream:
+                return JSONResponse(await unless_gone(request, answer.whole(events)))
+            await unless_gone(request, anext(events))
+            return Stream(answer.pieces(events), stack.pop_all(), media_type="text/event-stream")
+
+    async def states(self, request: Request) -> Response:
+        data = await self.live.call(self.held.describe, request.query_params.get("id"))
+        return JSONResponse({"object": "list", "data": data})
+
+    async def export(self, request: Request) -> Response:
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self.transfers.take())
+            file = await self.live.call(self.held.pack, request.query_params.get("id", ""))
+            headers = {"content-length": str(file.size)}
+            return Stream(file.pieces(), stack.pop_all(), headers=headers, media_type=BINARY)
+
+    async def take(self, request: Request) -> Response:
+        typed(request, BINARY)
+        given, budget = request.headers.get("content-length"), self.held.budget
+        size = None if given is None else int(given)
+        if size is not None and size > budget:
+            raise refusal(413, "too_large", f"Expected a state of at most {budget} bytes but got {size}")
+        with self.transfers.take():
+            async with asyncio.timeout(TRANSFER):
+                arrival = Arrival(self.model, self.described)
+                chunks = pulled(request.stream(), asyncio.get_running_loop(), budget)
+                layers, ids = await run_in_threadpool(arrival.take, chunks, size)
+            return JSONResponse((await self.live.call(self.held.take, layers, ids)).fields())
+
+    async def fork(self, request: Request) -> Response:
+        given = read(await body_of(request, BODY, self.patience), FORK)
+        name, target = given["state"], given.get("target")
+        if target is None:
+            return JSONResponse((await self.live.call(self.held.fork, name)).fields())
+        if target not in self.peers:
+            raise refusal(403, "no_peer", "Expected a target that this node was given as --peer", "target")
+        with self.transfers.take():
+            return await send(await self.live.call(self.held.pack, name), target, self.peers[target])
+
+    async def verify(self, request: Request) -> Response:
+        try:
+            found = await run_in_threadpool(self.ledger.verify)
+        except ChainError as error:
+            return JSONResponse({"verdict": "failed", "record": error.index, "message": str(error)})
+        return JSONResponse({"verdict": "passed", **found._asdict()})
+
+
+def app(
+    engine: Engine[Any],
+    *,
+    token: str | None = None,
+    peers: Mapping[str, str | None] | None = None,
+    queue: int = 256,
+    held: int = 1 << 30,
+    ledger: Ledger | None = None,
+    patience: float = 30.0,
+) -> Starlette:
+    """token: what requests must bear; peers: URL -> its token, of the nodes that states may be sent to
+
+    queue: answers at one time, those that wait included; held: bytes that conversations may take, and a state that
+    comes; ledger: None for one that ends with the node; patience: seconds that a client may take for a piece
+    """
+    node = Node(Held(engine, held), ledger or Ledger(), peers or {}, queue, patience)
+    return Starlette(
+        routes=[
+            Route("/health", node.health),
+            Route("/openapi.json", node.description),
+            Route("/v1/models", node.models),
+            Route("/v1/completions", node.complete, methods=["POST"]),
+            Route("/v1/chat/completions", node.complete, methods=["POST"]),
+            Route("/v1/state", node.states),
+            Route("/v1/state/export", node.export),
+            Route("/v1/state/import", node.take, methods=["POST"]),
+            Route("/v1/fork", node.fork, methods=["POST"]),
+            Route("/v1/ledger/verify", node.verify),
+        ],
+        middleware=[Middleware(Guard, token=token, patience=patience)],
+        exception_handlers=dict.fromkeys([HTTPException, GnomonError, Refusal, ClientDisconnect, Exception], say),
+        lifespan=node.running,
+    )
+
+
+async def say(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        headers = dict(error.headers or {})
+        error = refusal(error.status_code, "no_such", f"Expected an endpoint but got: {error.detail}", headers=headers)
+    said = refused(error)
+    return JSONResponse(said.body, said.status, said.headers)
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of some work, which is given up when the client goes. Raises ClientDisconnect."""
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    tasks = asyncio.ensure_future(work), asyncio.ensure_future(gone())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not tasks[0].done():
+            raise ClientDisconnect
+        return tasks[0].result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

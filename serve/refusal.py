@@ -1,0 +1,46 @@
+"""What a node says instead of an answer: a status and one JSON object, whatever went wrong."""
+
+from typing import Any
+
+from gnomon.decode.held import NotHeldError, TooLargeError
+from gnomon.decode.state_file import StateCorruptError, StateFileError, StateIdentityError
+from gnomon.reference.errors import GnomonError, NonFiniteError
+
+TYPES = {401: "authentication_error", 403: "permission_error", 503: "overloaded_error"}
+Headers = dict[str, str]
+
+
+class Refusal(Exception):  # noqa: N818 - it is raised to be sent, as a response
+    """status: of the response; body: its object; headers: beside those that every response has"""
+
+    def __init__(self, status: int, body: dict[str, Any], headers: Headers | None = None) -> None:
+        super().__init__(status, body)
+        self.status, self.body, self.headers = status, body, headers
+
+
+def refusal(status: int, code: str, sentence: str, param: str | None = None, headers: Headers | None = None) -> Refusal:
+    """In the shape that OpenAI clients read. code: a word for programs; param: the field that is meant"""
+    kind = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    return Refusal(status, {"error": {"message": sentence, "type": kind, "param": param, "code": code}}, headers)
+
+
+def refused(error: Exception) -> Refusal:
+    """Any error as what is said of it. A state file that is not taken has a flat object of its own."""
+    match error:
+        case Refusal():
+            return error
+        case StateIdentityError():
+            return Refusal(409, {"error": "state_identity", **error.fields})
+        case StateCorruptError():
+            return Refusal(422, {"error": "state_corrupt", "message": str(error)})
+        case StateFileError():
+            return Refusal(400, {"error": "state_file", "message": str(error)})
+        case NotHeldError():
+            return refusal(404, "no_state", str(error))
+        case TooLargeError():
+            return refusal(413, "too_large", str(error))
+        case NonFiniteError():
+            return refusal(500, "nonfinite", str(error))
+        case GnomonError():
+            return refusal(400, "invalid", str(error))
+    return refusal(500, "failed", f"The node itself failed with {type(error).__name__}; its log says more")
