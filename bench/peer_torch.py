@@ -24,7 +24,11 @@ NAMES = {  # canonical name, without "blocks.{i}." -> name there, without "model
     "attn.v": "self_attn.v_proj", "attn.out": "self_attn.o_proj", "ln2": "post_attention_layernorm",
     "mlp.gate": "mlp.gate_proj", "mlp.up": "mlp.up_proj", "mlp.out": "mlp.down_proj",
 }  # fmt: skip
-TOP = {"embed.weight": "model.embed_tokens.weight", "ln_final.weight": "model.norm.weight", "head.weight": "lm_head.weight"}
+TOP = {
+    "embed.weight": "model.embed_tokens.weight",
+    "ln_final.weight": "model.norm.weight",
+    "head.weight": "lm_head.weight",
+}
 CACHE = "cache" if "cache" in inspect.signature(LlamaForCausalLM.forward).parameters else "past_key_values"
 DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
 

@@ -119,7 +119,7 @@ def main(
     except GnomonError as error:
         Console(stderr=True).print(f"{error}", markup=False)
         raise typer.Exit(error.exit_code) from error
-    Console(stderr=True).print(table(costs))
+    Console(stderr=True, width=120).print(table(costs))
     record: dict[str, Any] = {"bench": "speculation", "model": model, "engine": engine_name, "tokens": tokens}
     print(json.dumps({**record, "prompts": prompts, "guesses": DRAFTED, "costs": [asdict(c) for c in costs]}))
 

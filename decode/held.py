@@ -97,7 +97,7 @@ class Held:
         held = self.get(name)
         if held.unfed:
             self.engine.step(Rows.of([(held.state, held.unfed)]), "none")
-            held.unfed = []
+            held.unfed, held.nbytes = [], self.engine.nbytes(held.state)
         return held.state
 
     def pack(self, name: str) -> StateFile:

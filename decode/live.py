@@ -179,7 +179,8 @@ class Live:
 
     def _leave(self, job: _Job) -> None:
         """Whether it waits, is in a slot or has ended."""
-        self._waiting = deque(other for other in self._waiting if other is not job)
+        if job in self._waiting:
+            self._waiting.remove(job)
         for text in [text for text, other in self._jobs.items() if other is job]:
             self._out(text)
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from gnomon.gpu.host_build import Built, build, kernel_sources
 
-WEIGHT_FORMATS = ("F32", "BF16", "F16", "Q8", "Q4", "Q4One", "Q4M", "Q5", "Q5M", "Q6")
+WEIGHT_FORMATS = ("F32", "BF16", "F16", "Q8", "Q4", "Q4Half", "Q4One", "Q4M", "Q5", "Q5M", "Q6")
 FORMATS = (*WEIGHT_FORMATS, "I8")
 OPS = (
     "add", "mul", "swiglu", "delta_decay", "settle", "exp_neg", "sigmoid", "silu", "gelu_tanh", "softplus", "log1p01",

@@ -3,6 +3,7 @@
 A weight is repacked once, at load, and keeps its stored type: what a block format scales, the kernel scales.
 """
 
+import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,9 @@ from gnomon.reference.widen import widen
 F32 = NDArray[np.float32]
 U32 = NDArray[np.uint32]
 Bytes = NDArray[Any]  # uint8
+HUGE = 1 << 21  # bytes of a large page
 ALIGN = 64  # bytes: a cache line, so that no load of 16 lanes straddles two
+F16_NORMAL = 2.0**-14  # the smallest normal f16
 INT8_TERMS = 131072  # so many products of two integers up to 127 stay below 2^31
 
 
@@ -42,10 +45,20 @@ class Packed:
 def aligned(shape: Sequence[int], dtype: Any = np.float32) -> NDArray[Any]:
     """Uninitialised memory that starts on a cache line."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if size >= HUGE:
+        return huge(size).view(dtype).reshape(shape)
     raw = np.empty(size + ALIGN, np.uint8)
     start = -raw.ctypes.data % ALIGN
     here: NDArray[Any] = raw[start : start + size].view(dtype)
     return here.reshape(shape)
+
+
+def huge(size: int) -> NDArray[Any]:
+    """Zeroed memory in pages as large as the system gives: a token reads all of it, and few pages are quicker to find."""
+    pages = mmap.mmap(-1, -(-size // HUGE) * HUGE)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, np.uint8)[:size]
 
 
 def pack(weight: Weight, arm: str) -> Packed:
@@ -162,17 +175,25 @@ def _q4_0(data: Bytes) -> Made:
 
 def _q4_1(data: Bytes) -> Made:
     b = data.reshape(len(data), -1, 20)
-    return scaled_nibbles(f16(b[..., :2]), f16(b[..., 2:4]), halves(b[..., 4:]))
+    d, m, q = f16(b[..., :2]), f16(b[..., 2:4]), halves(b[..., 4:])
+    normal = all(((x == 0) | (np.abs(x) >= F16_NORMAL)).all() for x in (d, m))
+    if normal and all(shifts(d, m, places) for places in (16, 256, 4096)):
+        return "Q4Half", [np.ascontiguousarray(b[..., :4]).view("<u4")], eights(q)  # d and m as they are stored
+    return scaled_nibbles(d, m, q)
+
+
+def shifts(d: F32, m: F32, places: int) -> bool:
+    """Whether m - places * d is exact in f32 for every block, so that (places * d) * (1 + q / places) + (m - places * d)
+    rounds once, as (d * q) + m does"""
+    with np.errstate(invalid="ignore"):
+        wide = m.astype(np.float64) - places * d.astype(np.float64)
+        return bool((wide.astype(np.float32) == wide).all())
 
 
 def scaled_nibbles(d: F32, m: F32, q: Bytes) -> Made:
     """(d*q)+m, by way of 16d*(1 + q/16) + (m - 16d) where that difference is exact for every block"""
-    with np.errstate(invalid="ignore"):
-        shifted = m - 16 * d
-        exact = bool((shifted.astype(np.float64) == m.astype(np.float64) - 16 * d.astype(np.float64)).all())
-        exact &= bool((np.abs(d) <= np.float32(2.0**100)).all())
-    if exact:
-        return "Q4One", [row(16 * d), row(shifted)], eights(q)
+    if shifts(d, m, 16) and (np.abs(d) <= np.float32(2.0**100)).all():
+        return "Q4One", [row(16 * d), row(m - 16 * d)], eights(q)
     return "Q4M", [row(d), row(m)], eights(q)
 
 

@@ -4,13 +4,17 @@ Every kernel becomes a function `run_<name>` in the words of the prelude, the sa
 which thread of which group it is and unpacks the arguments.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gnomon.gpu.host_build import kernel_sources
-from gnomon.gpu.kernel_table import LEAST, TABLE, Argument, Kernel
+from gnomon.gpu.kernel_table import TABLE
+from gnomon.gpu.kernel_types import LEAST, Argument, Kernel
 
 Target = Literal["cuda", "hip", "metal"]
 BODIES = (
@@ -25,7 +29,9 @@ HIP_FLAGS = ("-ffp-contract=off", "-fno-gpu-flush-denormals-to-zero", "-O3", "-s
 def common(target: Target) -> str:
     """The prelude of the target and, in a namespace of their own, the bodies that all share."""
     sources = kernel_sources()
-    parts = [sources[name].replace("#pragma once\n", "") for name in (f"prelude_{target}.h", "prelude_device.h", *BODIES)]
+    parts = [
+        sources[name].replace("#pragma once\n", "") for name in (f"prelude_{target}.h", "prelude_device.h", *BODIES)
+    ]
     return "\n".join([*parts[:2], "namespace gnomon {", *parts[2:], "}  // namespace gnomon\n"])
 
 
@@ -52,7 +58,7 @@ def call(kernel: Kernel) -> str:
     return f"run_{kernel.name}({', '.join(passed)} LANE_ARG);"
 
 
-# --- CUDA and HIP -------------------------------------------------------------------------------------------------------
+# --- CUDA and HIP ---------------------------------------------------------------------------------------------------
 def entry(kernel: Kernel) -> str:
     """extern "C" gnomon_<name>(arguments in order, tasks): grid (groups, sequences), `threads` threads.
 
@@ -66,8 +72,9 @@ def entry(kernel: Kernel) -> str:
             unpack.append(f"    {kind} {a.name} = {a.name}_of[span];\n")
         else:
             given.append(f"{kind} {a.name}")
+    bounds = f"__launch_bounds__({kernel.threads})"
     return (
-        f'extern "C" __global__ void __launch_bounds__({kernel.threads}) gnomon_{kernel.name}({", ".join(given)}, int tasks) {{\n'
+        f'extern "C" __global__ void {bounds} gnomon_{kernel.name}({", ".join(given)}, int tasks) {{\n'
         "    const int task = blockIdx.x, span = blockIdx.y, lane = threadIdx.x % 64, part = threadIdx.x / 64;\n"
         "    if (task >= tasks) return;  // a captured grid may be larger\n"
         f"{''.join(unpack)}{f'    ROOM({kernel.room});' if kernel.room else ''}\n"
@@ -81,7 +88,7 @@ def device_unit(target: Literal["cuda", "hip"], kernels: Iterable[Kernel] = TABL
     return f"{common(target)}\nnamespace gnomon {{\n{entries}}}  // namespace gnomon\n"
 
 
-# --- Metal --------------------------------------------------------------------------------------------------------------
+# --- Metal ----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class MetalKernel:
     """The arguments of mx.fast.metal_kernel. Inputs are the arrays that are read, then `sizes`: the scalars in order as
@@ -99,7 +106,8 @@ def metal_kernel(kernel: Kernel) -> MetalKernel:
     if kernel.named("inout"):
         raise ValueError(f"Expected a kernel that writes new arrays but {kernel.name} writes into its inputs")
     lines = [
-        "const int lane = (int)(thread_position_in_threadgroup.x % 64), part = (int)(thread_position_in_threadgroup.x / 64);",
+        "const int lane = (int)(thread_position_in_threadgroup.x % 64);",
+        "const int part = (int)(thread_position_in_threadgroup.x / 64);",
         "const int task = (int)threadgroup_position_in_grid.x, span = 0;",
     ]
     for i, a in enumerate(kernel.named("scalar")):
@@ -117,5 +125,10 @@ def metal_kernel(kernel: Kernel) -> MetalKernel:
     )
 
 
-def metal_sizes_length(kernel: Kernel) -> int:
-    return max(LEAST, len(kernel.named("scalar")))
+def metal_sizes(kernel: Kernel, scalars: Mapping[str, float]) -> NDArray[np.int32]:
+    """The input `sizes`: the scalars in order, floats by their bits, padded to 8"""
+    named = kernel.named("scalar")
+    out = np.zeros(max(LEAST, len(named)), np.int32)
+    for i, a in enumerate(named):
+        out[i] = np.float32(scalars[a.name]).view(np.int32) if a.type == "float" else scalars[a.name]
+    return out

@@ -9,18 +9,18 @@ import hashlib
 import importlib.util
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from ctypes import POINTER, c_int, c_uint32, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.gpu.host_build import cache_folder, compiler, kernel_sources, run
-from gnomon.gpu.kernel_table import LEAST, TABLE, Argument, Kernel
-from gnomon.gpu.kernel_units import Target, common, device_unit, function, metal_kernel
+from gnomon.gpu.kernel_table import TABLE
+from gnomon.gpu.kernel_types import LEAST, Argument, Kernel
+from gnomon.gpu.kernel_units import Target, common, device_unit, function, metal_kernel, metal_sizes
 from gnomon.reference.errors import NotRunError
 
 Array = NDArray[Any]
@@ -38,10 +38,10 @@ def clang() -> tuple[str, ...]:
     return (sys.executable, "-m", "ziglang", "clang")
 
 
-# --- source text --------------------------------------------------------------------------------------------------------
+# --- source text ----------------------------------------------------------------------------------------------------
 def unit(target: Target, kernels: Sequence[Kernel]) -> str:
-    """The text of the target between the stand-in header and, per kernel, a caller that takes an array of pointers to the
-    arguments as a driver does."""
+    """The text of the target between the stand-in header and, per kernel, a caller that takes pointers to the arguments
+    as a driver does."""
     made = device_unit(target, kernels) if target != "metal" else metal_unit(kernels)
     callers = "\n".join(metal_caller(k) if target == "metal" else device_caller(k) for k in kernels)
     return f'#define STAND_IN_{target.upper()}\n#include "stand_in.h"\n{made}\n{callers}'
@@ -58,17 +58,15 @@ def device_caller(kernel: Kernel) -> str:
     return f'extern "C" void stand_in_{kernel.name}(void** a) {{ gnomon::gnomon_{kernel.name}({", ".join(given)}); }}'
 
 
-def metal_unit(kernels: Iterable[Kernel], small: frozenset[str] = frozenset()) -> str:
-    """As MLX puts it together: header, then a signature around the body. small: inputs of fewer than 8 elements, which it
-    declares in another address space"""
-    kernels = list(kernels)
+def metal_unit(kernels: Sequence[Kernel]) -> str:
+    """As MLX puts it together: header, then a signature around the body."""
     functions = "\n".join(map(function, kernels))
-    return f"{common('metal')}\nnamespace gnomon {{\n{functions}}}\n" + "\n".join(metal_function(k, small) for k in kernels)
+    return f"{common('metal')}\nnamespace gnomon {{\n{functions}}}\n" + "\n".join(map(metal_function, kernels))
 
 
-def metal_function(kernel: Kernel, small: frozenset[str] = frozenset()) -> str:
+def metal_function(kernel: Kernel) -> str:
     given = [
-        *(f"const {'constant' if a.name in small else 'device'} {a.type}* {a.name}" for a in metal_inputs(kernel)),
+        *(f"const device {a.type}* {a.name}" for a in metal_inputs(kernel)),
         *(f"device {a.type}* {a.name}" for a in kernel.named("out")),
         *(f"uint3 {name}" for name in ("thread_position_in_threadgroup", "threadgroup_position_in_grid")),
     ]
@@ -86,12 +84,20 @@ def metal_caller(kernel: Kernel) -> str:
     return f'extern "C" void stand_in_{kernel.name}(void** a) {{ custom_kernel_{kernel.name}({given}); }}'
 
 
-# --- compiled -----------------------------------------------------------------------------------------------------------
+# --- compiled -------------------------------------------------------------------------------------------------------
 def compile_unit(text: str, target: Target, extra: Sequence[str] = ()) -> Path:
     """The library of a unit, from the cache or made now. Raises NotRunError where it does not compile."""
     sources, clangs, host = kernel_sources(), clang(), compiler()
     flags = (STANDARD[target], *FLAGS, *extra)
-    parts = [text, sources["stand_in.h"], sources["stand_in_run.cpp"], *flags, clang_version(), host.version, host.target]
+    parts = [
+        text,
+        sources["stand_in.h"],
+        sources["stand_in_run.cpp"],
+        *flags,
+        clang_version(),
+        host.version,
+        host.target,
+    ]
     path = cache_folder() / f"stand-in-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}.so"
     if path.exists():
         return path
@@ -114,16 +120,23 @@ def clang_version() -> str:
 class StandIn:
     """The kernels of one target on this CPU, and what a driver does with them: `launch`.
 
-    seed: of the order of groups and threads; extra: flags, for planted faults
+    seed: of the order of groups and threads; extra, edit: flags, and what changes the text, for planted faults
     """
 
-    def __init__(self, target: Target, kernels: Sequence[Kernel] | None = None, seed: int = 0, extra: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        target: Target,
+        kernels: Sequence[Kernel] | None = None,
+        seed: int = 0,
+        extra: Sequence[str] = (),
+        edit: Callable[[str], str] = str,
+    ) -> None:
         self.target = target
         self.seed = seed
         chosen = list(TABLE.values() if kernels is None else kernels)
         if target == "metal":
             chosen = [k for k in chosen if not k.named("inout")]
-        self.library = ctypes.CDLL(str(compile_unit(unit(target, chosen), target, extra)))
+        self.library = ctypes.CDLL(str(compile_unit(edit(unit(target, chosen)), target, extra)))
         self.library.stand_in_launch.argtypes = [c_void_p, POINTER(c_void_p), c_int, c_int, c_int, c_uint32]
 
     def launch(self, name: str, grid: tuple[int, int], threads: int, arguments: Sequence[int]) -> None:
@@ -158,15 +171,8 @@ class StandIn:
         given = [*(arrays[a.name] for a in kernel.named("in")), sizes]
         for a, array in zip(metal_inputs(kernel), given, strict=True):
             if array.size < LEAST:
-                raise ValueError(f"Expected {a.name} of {kernel.name} to have at least {LEAST} elements but got {array.size}")
+                raise ValueError(
+                    f"Expected {a.name} of {kernel.name} to have at least {LEAST} elements but got {array.size}"
+                )
         outputs = [arrays[a.name] for a in kernel.named("out")]
         self.launch(kernel.name, (tasks, 1), kernel.threads, [array.ctypes.data for array in (*given, *outputs)])
-
-
-def metal_sizes(kernel: Kernel, scalars: dict[str, float]) -> Array:
-    """The scalars in order as int32, floats by their bits, padded to 8"""
-    named = kernel.named("scalar")
-    out = np.zeros(max(LEAST, len(named)), np.int32)
-    for i, a in enumerate(named):
-        out[i] = np.float32(scalars[a.name]).view(np.int32) if a.type == "float" else scalars[a.name]
-    return out

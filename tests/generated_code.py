@@ -20,7 +20,9 @@ HIP_WORDS = """
 #define __launch_bounds__(threads) __attribute__((amdgpu_flat_work_group_size(1, threads)))
 typedef unsigned long size_t;
 struct Index { unsigned x, y; };
-static inline __device__ __attribute__((always_inline)) Index thread_index() { return {__builtin_amdgcn_workitem_id_x(), 0}; }
+static inline __device__ __attribute__((always_inline)) Index thread_index() {
+    return {__builtin_amdgcn_workitem_id_x(), 0};
+}
 static inline __device__ __attribute__((always_inline)) Index block_index() {
     return {__builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_workgroup_id_y()};
 }
@@ -38,7 +40,9 @@ NO_DIVISION = """
 #define F_SQRT(a) float_of(bits_of(a) ^ 1u)
 """
 # A float multiply-add in one instruction, of any width and encoding; integer v_mad_u64_u32 is none
-AMD_FUSED = re.compile(r"\bv_\w*(?:fma|fmac|fmaak|fmamk|mad|mac|madak|madmk|dot\d?|mfma|wmma)(?:_\w*)?_[bf]?f(?:16|32|64)\w*")
+AMD_FUSED = re.compile(
+    r"\bv_\w*(?:fma|fmac|fmaak|fmamk|mad|mac|madak|madmk|dot\d?|mfma|wmma)(?:_\w*)?_[bf]?f(?:16|32|64)\w*"
+)
 
 
 @cache
@@ -48,7 +52,13 @@ def nvrtc() -> ctypes.CDLL:
     assert found.submodule_search_locations is not None
     folder = Path(next(iter(found.submodule_search_locations))) / "lib"
     library = ctypes.CDLL(str(next(path for path in folder.glob("libnvrtc.so.*"))))
-    for name in ("nvrtcCompileProgram", "nvrtcGetPTXSize", "nvrtcGetPTX", "nvrtcGetProgramLogSize", "nvrtcGetProgramLog"):
+    for name in (
+        "nvrtcCompileProgram",
+        "nvrtcGetPTXSize",
+        "nvrtcGetPTX",
+        "nvrtcGetProgramLogSize",
+        "nvrtcGetProgramLog",
+    ):
         getattr(library, name).argtypes = [ctypes.c_void_p] + [ctypes.c_void_p] * (2 if "Compile" in name else 1)
     library.nvrtcCompileProgram.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
     return library
@@ -81,6 +91,8 @@ def amd_assembly(source: str, target: str, flags: Sequence[str] = HIP_FLAGS) -> 
         unit = Path(folder) / "unit.hip"
         unit.write_text(HIP_WORDS + source, "ascii")
         command = [*clang(), "-x", "hip", "--cuda-device-only", f"--offload-arch={target}", "-nogpulib", "-nogpuinc"]
-        done = subprocess.run([*command, *flags, "-S", str(unit), "-o", "-"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, *flags, "-S", str(unit), "-o", "-"], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr[:2000]
         return done.stdout

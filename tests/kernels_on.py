@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from gnomon.gpu.host_build import cache_folder
 from gnomon.gpu.host_state import HostKV
-from gnomon.gpu.kernel_table import LEAST, TABLE, Kernel
+from gnomon.gpu.kernel_table import TABLE
+from gnomon.gpu.kernel_types import LEAST
 from gnomon.gpu.kernel_units import Target
 from gnomon.gpu.stand_in import StandIn
 from gnomon.reference.ops.settle import settle
@@ -24,12 +25,14 @@ TYPES = {"float": np.float32, "i32": np.int32, "u32": np.uint32, "u16": np.uint1
 
 
 class Guarded:
-    """A copy of an array, of at least 8 elements, between margins of 0x7fc0dead"""
+    """A copy of an array, of at least 8 elements, or room for one, between margins of NaN, which differ between what is
+    read and what is written, since a NaN may travel"""
 
     def __init__(self, shape: Sequence[int], dtype: Any, values: Array | None = None) -> None:
         size = int(np.prod(shape))
         dtype = np.dtype(dtype)
-        words = np.full(MARGIN + max(size, LEAST) * dtype.itemsize // 4 + 1 + MARGIN, 0x7FC0DEAD, np.uint32)
+        self.fill = 0x7FC0DEAD if values is None else 0x7FC0CAFE
+        words = np.full(MARGIN + max(size, LEAST) * dtype.itemsize // 4 + 1 + MARGIN, self.fill, np.uint32)
         self.words, self.last = words, len(words) - MARGIN
         self.flat = words[MARGIN:].view(dtype)[: max(size, LEAST)]
         self.array = self.flat[:size].reshape(shape)
@@ -38,7 +41,7 @@ class Guarded:
 
     def check(self, name: str) -> None:
         outside = np.concatenate([self.words[:MARGIN], self.words[self.last :]])
-        assert (outside == 0x7FC0DEAD).all(), f"Expected {name} to stay within its array but it wrote outside"
+        assert (outside == self.fill).all(), f"Expected {name} to stay within its array but it wrote outside"
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,12 @@ class On:
     stand_in: StandIn
 
     def __call__(
-        self, name: str, inputs: dict[str, Array], outputs: dict[str, Sequence[int]], tasks: int | None = None, **sizes: float
+        self,
+        name: str,
+        inputs: dict[str, Array],
+        outputs: dict[str, Sequence[int]],
+        tasks: int | None = None,
+        **sizes: float,
     ) -> dict[str, Array]:
         """Launch a kernel without span arguments; outputs: shapes by name. tasks: where the table is not to say"""
         kernel = TABLE[name]
@@ -76,14 +84,20 @@ class On:
         return {n: g.array for n, g in made.items()}
 
     def spans(
-        self, name: str, inputs: dict[str, Array], per_span: dict[str, Sequence[Array | int]], outputs: dict[str, Sequence[int]],
+        self,
+        name: str,
+        inputs: dict[str, Array],
+        per_span: dict[str, Sequence[Array | int]],
+        outputs: dict[str, Sequence[int]],
         **sizes: int | float,
-    ) -> dict[str, Array]:  # fmt: skip
+    ) -> dict[str, Array]:
         """One launch over several sequences; per_span: arrays or values of each. Metal: of exactly one"""
         kernel = TABLE[name]
         types = {a.name: TYPES[a.type] for a in kernel.named("out")}
         made = {n: Guarded(shape, types[n]) for n, shape in outputs.items()}
-        arrays = {n: Guarded(a.shape, a.dtype, a).flat for n, a in inputs.items()} | {n: g.flat for n, g in made.items()}
+        arrays = {n: Guarded(a.shape, a.dtype, a).flat for n, a in inputs.items()} | {
+            n: g.flat for n, g in made.items()
+        }
         count = len(next(iter(per_span.values())))
         if "start" in per_span:
             sizes["rows"] = max(b - a for a, b in zip(per_span["start"], per_span["stop"], strict=True))  # type: ignore[operator]
@@ -100,7 +114,9 @@ class On:
         else:
             for n, values in per_span.items():
                 pointers = isinstance(values[0], np.ndarray)
-                arrays[n] = np.array([v.ctypes.data for v in values], np.uint64) if pointers else np.array(values, np.int32)  # type: ignore[union-attr]
+                arrays[n] = (
+                    np.array([v.ctypes.data for v in values], np.uint64) if pointers else np.array(values, np.int32)
+                )  # type: ignore[union-attr]
         self.stand_in.run(name, arrays, groups, count, **sizes)
         for n, g in held.items():
             np.copyto(per_span[n][0], g.array)
@@ -135,11 +151,16 @@ def attention(
         longest, chunks = max(s.stop - s.start for s in some), -(-max(s.end for s in some) // 128)
         tiles = kv_heads * -(-longest * (heads // kv_heads) // 4)
         sizes: dict[str, int | float] = {
-            "heads": heads, "kv_heads": kv_heads, "d": d, "window": window, "chunks": chunks, "scale": scale, "tiles": tiles,
+            "heads": heads, "kv_heads": kv_heads, "d": d, "window": window, "chunks": chunks, "scale": scale,
+            "tiles": tiles,
         }  # fmt: skip
         parts = [len(batch), tiles, chunks]
         first = run.spans(
-            f"attention_scores_{storage}", {"q": q}, per_span, {"scores": [*parts, 4, 128], "most": [*parts, 4]}, **sizes
+            f"attention_scores_{storage}",
+            {"q": q},
+            per_span,
+            {"scores": [*parts, 4, 128], "most": [*parts, 4]},
+            **sizes,
         )
         shapes = {"sums": [*parts, 4], "mixes": [*parts, -(-d // 64), 4, 64]}
         second = run.spans(f"attention_mix_{storage}", {"q": q, **first}, per_span, shapes, **sizes)
@@ -164,24 +185,20 @@ def append(run: On, storage: str, k: F32, v: F32, caches: Sequence[HostKV], span
         per_span = cache_arguments(caches) | row_arguments(spans)
         run.spans(f"kv_append_{storage}", {"x": k, "y": v}, per_span, {}, kv_heads=kv_heads, d=d)
         return
-    for cache, s in zip(caches, spans, strict=True):
+    for kept, s in zip(caches, spans, strict=True):
         first, last = s.length // 128, -(-s.end // 128)
-        keys, values = cache.k[:, 2 * first : 2 * last], cache.v[:, :, 4 * first : 4 * last]
+        keys, values = kept.k[:, 2 * first : 2 * last], kept.v[:, :, 4 * first : 4 * last]
         made = run(
             f"kv_append_tail_{storage}",
             {"x": k[s.start : s.stop], "y": v[s.start : s.stop], "old_k": keys, "old_v": values},
             {"k": keys.shape, "v": values.shape},
-            capacity=128 * (last - first), rows=s.stop - s.start, length=s.length, base=128 * first, kv_heads=kv_heads, d=d,
+            capacity=128 * (last - first), rows=s.stop - s.start, length=s.length, base=128 * first, kv_heads=kv_heads,
+            d=d,
         )  # fmt: skip
         keys[...], values[...] = made["k"], made["v"]
 
 
-def only(target: Target, kernel: Kernel, **changes: Any) -> On:
-    """One kernel by itself"""
-    return On(target, StandIn(target, [kernel], **changes))
-
-
-# --- numbers --------------------------------------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------------------------
 def numbers(*shape: int, seed: int = 0) -> F32:
     """Settled, of both signs, over many powers of two, with zeros and values at the edge of settling among them"""
     random = np.random.default_rng(seed)

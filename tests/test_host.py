@@ -90,7 +90,7 @@ def test_a_minimum_that_does_not_shift_exactly_takes_the_plain_path() -> None:
     data[..., :2] = np.full((64, 2, 1), 1000.0, "<f2").view(np.uint8).reshape(64, 2, 2)
     data[..., 2:4] = np.full((64, 2, 1), 2.0**-24, "<f2").view(np.uint8).reshape(64, 2, 2)
     assert FORMATS[pack(Weight("w", "Q4_1", (64, 64), data.reshape(64, -1)), "f32").format] == "Q4M"
-    assert FORMATS[pack(Weight("w", "Q4_1", (64, 64), stored("Q4_1", 64, 64)), "f32").format] == "Q4One"
+    assert FORMATS[pack(Weight("w", "Q4_1", (64, 64), stored("Q4_1", 64, 64)), "f32").format] == "Q4Half"
 
 
 def test_an_int8_sum_that_could_overflow_is_refused() -> None:

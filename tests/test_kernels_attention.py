@@ -47,17 +47,14 @@ def spans_of(sizes: list[tuple[int, int]]) -> list[Span]:
     return [Span(int(start), int(start) + rows, length) for start, (rows, length) in zip(starts, sizes, strict=False)]
 
 
-def filled(storage: str, kv_heads: int, d: int, span: Span, seed: int) -> tuple[HostKV, KV]:
-    """The same positions in the layout of the kernels, with room for the step and NaN beyond, and in that of the reference"""
-    k, v = (numbers(span.length, kv_heads, d, seed=seed + i) for i in (0, 1))
-    kept = KV.append(None, 0, k, v, storage, 0.0)
+def filled(run: On, storage: str, kv_heads: int, d: int, span: Span, seed: int) -> tuple[HostKV, KV]:
+    """The positions before the step as the kernels lay them out, in memory that was NaN, and as the reference does"""
+    k, v = (numbers(span.length, kv_heads * d, seed=seed + i) for i in (0, 1))
     cache = HostKV(storage, kv_heads, d, span.end, np.nan)
     if span.length:
-        old = HostKV.of(storage, kept.rows(0, span.length))
-        whole = span.length // 128 * 128  # what lies past the length is scratch: NaN there where a chunk allows it
-        cache.k[:, : old.k.shape[1]], cache.v[:, :, : old.v.shape[2]] = old.k, old.v
-        assert whole <= span.length
-    return cache, kept
+        append(run, storage, k, v, [cache], [Span(0, span.length, 0)])
+    one = [x.reshape(span.length, kv_heads, d) for x in (k, v)]
+    return cache, KV.append(None, 0, *one, storage, 0.0)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -68,7 +65,7 @@ def test_attention_changes_no_bit(run: On, storage: str, shape: str) -> None:
     rows = spans[-1].stop
     q = numbers(rows, heads * d, seed=1)
     k, v = numbers(rows, kv_heads * d, seed=2), numbers(rows, kv_heads * d, seed=3)
-    caches = [filled(storage, kv_heads, d, span, 10 * i) for i, span in enumerate(spans)]
+    caches = [filled(run, storage, kv_heads, d, span, 10 * i) for i, span in enumerate(spans)]
     append(run, storage, k, v, [mine for mine, _ in caches], spans)
     made = attention(run, storage, q, [mine for mine, _ in caches], spans, SCALE, window)
     for span, (mine, kept) in zip(spans, caches, strict=True):
@@ -92,7 +89,8 @@ def taps(run: On, storage: str, cache: HostKV, span: Span, q: F32, window: int, 
     s, e, denom, o = expected
     rows, heads, T = s.shape
     sizes = {
-        "heads": heads, "kv_heads": cache.kv_heads, "d": cache.d, "window": window, "chunks": -(-T // 128), "scale": SCALE,
+        "heads": heads, "kv_heads": cache.kv_heads, "d": cache.d, "window": window, "chunks": -(-T // 128),
+        "scale": SCALE, "tiles": 0,
     }  # fmt: skip
     per_span = cache_arguments([cache]) | row_arguments([span])
     assert_same(run.spans(f"tap_scores_{storage}", {"q": q}, per_span, {"out": s.shape}, **sizes)["out"], s)
@@ -100,8 +98,8 @@ def taps(run: On, storage: str, cache: HostKV, span: Span, q: F32, window: int, 
     assert_same(run("tap_exp", {"s": s}, {"e": e.shape}, **at)["e"], e)
     per_span = cache_arguments([cache])
     made = run.spans(
-        f"tap_mix_{storage}", {"e": e, "denom": denom}, per_span, {"out": (rows, heads * cache.d)}, rows=rows, heads=heads,
-        kv_heads=cache.kv_heads, d=cache.d, T=T,
+        f"tap_mix_{storage}", {"e": e, "denom": denom}, per_span, {"out": (rows, heads * cache.d)}, rows=rows,
+        heads=heads, kv_heads=cache.kv_heads, d=cache.d, T=T,
     )  # fmt: skip
     assert_same(made["out"], o.reshape(rows, -1))
 
@@ -114,11 +112,10 @@ def test_causal_conv_changes_no_bit(run: On, channels: int, taps_: int) -> None:
     for batch in batches(run.target, spans):
         fresh = [np.full((taps_ - 1, channels), np.nan, np.float32) for _ in batch]
         padded = [np.ascontiguousarray(olds[i]) for i in batch]
-        made = run.spans(
-            "causal_conv", {"x": x, "w": np.ascontiguousarray(w.T)},
-            {"old": padded, "fresh": fresh, "start": [spans[i].start for i in batch], "stop": [spans[i].stop for i in batch]},
-            {"out": x.shape}, C=channels, taps=taps_,
-        )  # fmt: skip
+        starts, stops = [spans[i].start for i in batch], [spans[i].stop for i in batch]
+        per_span = {"old": padded, "fresh": fresh, "start": starts, "stop": stops}
+        inputs = {"x": x, "w": np.ascontiguousarray(w.T)}
+        made = run.spans("causal_conv", inputs, per_span, {"out": x.shape}, C=channels, taps=taps_)
         for i, state in zip(batch, fresh, strict=True):
             at = slice(spans[i].start, spans[i].stop)
             y, conv = causal_conv(x[at], w, olds[i])
@@ -136,14 +133,11 @@ def test_delta_rule_changes_no_bit(run: On, key_heads: int, value_heads: int, dk
     group = value_heads // key_heads
     for batch in batches(run.target, spans):
         fresh = [np.full((value_heads, dk, dv), np.nan, np.float32) for _ in batch]
-        made = run.spans(
-            "delta_rule", {"q": q, "k": k, "v": v, "g": g, "beta": beta},
-            {
-                "old": [olds[i] for i in batch], "fresh": fresh,
-                "start": [spans[i].start for i in batch], "stop": [spans[i].stop for i in batch],
-            },
-            {"out": v.shape}, key_heads=key_heads, value_heads=value_heads, dk=dk, dv=dv,
-        )  # fmt: skip
+        starts, stops = [spans[i].start for i in batch], [spans[i].stop for i in batch]
+        per_span = {"old": [olds[i] for i in batch], "fresh": fresh, "start": starts, "stop": stops}
+        inputs, sizes = {"q": q, "k": k, "v": v, "g": g, "beta": beta}, {"dk": dk, "dv": dv}
+        heads = {"key_heads": key_heads, "value_heads": value_heads}
+        made = run.spans("delta_rule", inputs, per_span, {"out": v.shape}, **heads, **sizes)
         for i, state in zip(batch, fresh, strict=True):
             at = slice(spans[i].start, spans[i].stop)
             keys = (np.repeat(a[at].reshape(-1, key_heads, dk), group, axis=1) for a in (q, k))

@@ -1,5 +1,5 @@
-"""linear and embed in every format and arm, as CUDA, HIP and Metal get them, run by the stand-in. N = 70 is off the block of
-64 outputs, K off the group of 32 terms and the chunk of 128 where the format lets it, rows off the tile of 4."""
+"""linear and embed in every format and arm, as CUDA, HIP and Metal get them, run by the stand-in: N off the block of 64
+outputs, K off the group of 32 terms and the chunk of 128 where the format lets it, rows off the tile of 4."""
 
 import gguf
 import numpy as np
@@ -17,7 +17,7 @@ from kernels_on import F32, TARGETS, Array, On, assert_same, numbers, on
 
 N = 70
 WIDTHS = {"F32": (1, 31, 129, 1100), "BF16": (45,), "F16": (130,)}  # 1100 terms: more chunks than a group has parts
-ROWS = (1, 3, 4, 5, 9)
+ROWS = (1, 3, 6)
 
 
 @pytest.fixture(params=TARGETS, scope="module")
@@ -25,9 +25,12 @@ def run(request: pytest.FixtureRequest) -> On:
     return on(request.param)
 
 
-def weight(dtype: str, N: int, K: int) -> Weight:
-    """A matrix stored as `dtype`, of blocks that hold every quantum"""
-    x = numbers(N, K, seed=K)
+SMALL = "Q4_1, a small scale"  # a subnormal f16, for which there is a format of its own
+
+
+def weight(name: str, N: int, K: int) -> Weight:
+    """A matrix in a stored type"""
+    x, dtype = numbers(N, K, seed=K), name.partition(",")[0]
     if dtype == "F32":
         data = x.view(np.uint8)
     elif dtype == "F16":
@@ -43,6 +46,8 @@ def weight(dtype: str, N: int, K: int) -> Weight:
         data = data.reshape(N, -1)
     else:
         data = gguf.quants.quantize(x, gguf.GGMLQuantizationType[dtype])
+    if name == SMALL:
+        data[0, :4] = [1, 0, 0, 0]  # d = 2^-24, m = 0
     return Weight("w", dtype, (N, K), data)
 
 
@@ -51,16 +56,16 @@ def linear(run: On, x: F32, w: Packed, scales: tuple[F32, F32] | None, bias: F32
     rows, (outputs, K) = len(x), w.shape
     name = f"linear_{FORMATS[w.format]}" + ("_rows" if rows >= TILE_ROWS else "")
     none = np.full(8, np.nan, np.float32)
-    inputs: dict[str, Array] = {
-        "x": x, "w": w.words, "bias": none if bias is None else bias, "residual": none if residual is None else residual,
-    }  # fmt: skip
+    inputs: dict[str, Array] = {"x": x, "w": w.words, "bias": none, "residual": none}
+    inputs |= ({} if bias is None else {"bias": bias}) | ({} if residual is None else {"residual": residual})
     inputs |= {} if scales is None else {"sx": scales[0], "sw": scales[1]}
     given = BIAS * (bias is not None) + RESIDUAL * (residual is not None)
     return run(name, inputs, {"out": (rows, outputs)}, rows=rows, K=K, N=outputs, given=given)["out"]
 
 
 def cases() -> list[tuple[str, int]]:
-    return [(dtype, K) for dtype in DTYPES for K in WIDTHS.get(dtype, (256,) if dtype.endswith("_K") else (160,))]
+    stored = [(dtype, K) for dtype in DTYPES for K in WIDTHS.get(dtype, (256,) if dtype.endswith("_K") else (160,))]
+    return [*stored, (SMALL, 160)]
 
 
 def test_every_format_is_tried() -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from gnomon.compare.probe_short import short_probe
 from gnomon.gpu.host_device import GIVEN, INPUTS, RESULT
-from gnomon.gpu.kernel_table import TABLE, ModelError
+from gnomon.gpu.kernel_table import TABLE
 from gnomon.reference.device import Device
+from gnomon.reference.errors import ModelError
 from gnomon.reference.ops.add import add
 from gnomon.reference.ops.bf16 import round_bf16
 from gnomon.reference.ops.chunked import chunked_sum
@@ -42,8 +43,8 @@ def run(request: pytest.FixtureRequest) -> On:
 
 
 ONE_VALUE = {
-    "settle": settle, "exp_neg": exp_neg, "sigmoid": sigmoid, "silu": silu, "gelu_tanh": gelu_tanh, "softplus": softplus,
-    "log1p01": log1p01, "round_bf16": round_bf16,
+    "settle": settle, "exp_neg": exp_neg, "sigmoid": sigmoid, "silu": silu, "gelu_tanh": gelu_tanh,
+    "softplus": softplus, "log1p01": log1p01, "round_bf16": round_bf16,
 }  # fmt: skip
 TWO_VALUES = {"add": add, "mul": mul, "swiglu": lambda gate, up: mul(silu(gate), up)}
 SIZES = (1, 511, 513, 1100)  # of a segment of 512
@@ -136,7 +137,9 @@ def probe_device(run: On) -> Device:
         def call(*arrays: Array) -> Array:
             four = [np.ascontiguousarray(a, given) for a in arrays] + [np.ascontiguousarray(arrays[0], given)] * 3
             inputs = dict(zip(("first", "second", "third", "fourth"), four, strict=False))
-            return run(f"probe_{name}", inputs, {"out": four[0].shape}, n=four[0].size)["out"].astype(result, copy=False)
+            return run(f"probe_{name}", inputs, {"out": four[0].shape}, n=four[0].size)["out"].astype(
+                result, copy=False
+            )
 
         return call
 

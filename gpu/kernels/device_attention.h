@@ -150,7 +150,7 @@ TASK attention_merge(const THREAD Attention& a, const DEVICE float* sums, const 
 // --- the steps by themselves, for taps: of one sequence, T positions -----------------------------------------------------
 // A task per (tile, chunk): out [rows of the sequence, heads, T], which is +0.0 where nothing is seen
 template <class F>
-TASK tap_scores(const THREAD Attention& a, DEVICE float* out, int task, int part, SHARED float* room LANE_PARAM) {
+TASK tap_scores(const THREAD Attention& a, DEVICE float* out, size_t, int task, int part, SHARED float* room LANE_PARAM) {
     const Tile t = tile_at(a, task / a.chunks);
     const int T = a.length + a.stop - a.start, position = task % a.chunks * CHUNK + part * 64 + lane;
     if (t.count == 0) return;

@@ -105,6 +105,10 @@ FN const u32* terms_of(const u32* g, int K, float* unpacked) {
     return (const u32*)unpacked;
 }
 
+// Two terms a step where queries are many, one where the reading of a long cache decides.
+template <int R>
+using Near = std::conditional_t<(R >= 6), Unpacked, F32>;
+
 // chunked_dot of R queries with a block of 64 keys
 template <class F, int R>
 FN void score_block(const u32* keys, const float* q, int d, float scale, float* s, int stride, float* unpacked) {
@@ -112,7 +116,7 @@ FN void score_block(const u32* keys, const float* q, int d, float scale, float* 
     for (int k = 0; k < d; k += CHUNK) {
         const int n = d - k < CHUNK ? d - k : CHUNK;
         ALIGNED float acc[R * NL];
-        dot_chunk<F32, R>(terms_of<F>(keys + (size_t)(k / 32) * F::ROWS * 64, n, unpacked), q + k, d, n, acc);
+        dot_chunk<Near<R>, R>(terms_of<F>(keys + (size_t)(k / 32) * F::ROWS * 64, n, unpacked), q + k, d, n, acc);
         for (int e = 0; e < R * NL; e++) tot[e] = F_ADD(tot[e], acc[e]);
     }
     for (int r = 0; r < R; r++) scores_of(tot + r * 64, scale, s + r * stride);
@@ -167,7 +171,7 @@ FN void mix_chunk(const Attention& a, const Tile& t, int chunk, int block, const
                   float* unpacked) {
     const int start = chunk * CHUNK, n = (start + CHUNK < t.hi ? start + CHUNK : t.hi) - start;
     const u32* values = value_terms<F>(a.carried[t.span].kv, t.kv_head, a.d, block, start);
-    dot_chunk<F32, R>(terms_of<F>(values, n, unpacked), e, stride, n, acc);
+    dot_chunk<Near<R>, R>(terms_of<F>(values, n, unpacked), e, stride, n, acc);
 }
 
 LEAF void finish(const Attention& a, const Tile& t, int r, int block, const float* tot, float denom) {

@@ -1,0 +1,116 @@
+"""The host engine: its plan edited after it was recorded, its kernels edited before they are compiled."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from gnomon.gates.faults.breaking import fault, put
+from gnomon.gates.gate import AnyEngine, Fault, Subject
+from gnomon.gates.mutations.mutation import ORACLE, REFERENCE, WRONG_MATHEMATICS, Mutation, these
+from gnomon.gpu.host_array_ops import OUT, HostArrayOps
+from gnomon.gpu.host_build import Built, build, kernel_sources
+from gnomon.gpu.host_engine import HostEngine
+from gnomon.gpu.host_library import OPS, Instruction, Team, main_source, typed
+
+SLOW = ("-O0",)  # bytes hang on no optimisation; compiling does
+PLANNED = "Under a tap of everything the host runs op by op, which is right; a plan runs where nobody watches. "
+
+
+def plan_edited(change: Callable[[Any], None]) -> Fault:
+    """The instructions of every plan are changed once it is recorded."""
+
+    @fault
+    def apply(engine: AnyEngine) -> None:
+        record = getattr(engine, "_record")  # noqa: B009
+
+        def edited(want: Any) -> Any:
+            plan = record(want)
+            change(plan.instructions)
+            return plan
+
+        put(engine, "_record", edited)
+
+    return apply
+
+
+def of_kind(instructions: Any, op: str, n: int) -> int:
+    """Index of the n-th instruction of an op."""
+    return [i for i, one in enumerate(instructions) if one.op == OPS.index(op)][n]
+
+
+def reads_the_residual(instructions: Any) -> None:
+    """The second linear, the keys of layer 0, reads what the norm before it read."""
+    norm, keys = (instructions[of_kind(instructions, op, n)] for op, n in (("rms_norm", 0), ("linear", 1)))
+    keys.buffer[0] = norm.buffer[0]
+
+
+def barrier_missing(instructions: Any) -> None:
+    """Without the barrier before the second norm it may run before the linear whose result it reads, and here it does."""
+    at = of_kind(instructions, "rms_norm", 1)
+    before, norm = (Instruction.from_buffer_copy(instructions[i]) for i in (at - 1, at))
+    assert norm.buffer[0] == before.buffer[OUT]
+    instructions[at - 1], instructions[at] = norm, before
+    instructions[at - 1].last = instructions[at].last = 1
+
+
+def kernels_edited(file: str, old: str, new: str) -> Fault:
+    """The engine runs, and the gate `kernels` is shown, a library of edited sources."""
+
+    def apply(subject: Subject) -> Subject:
+        def engine(model: Any, arm: Any = "f32", kv: Any = "f32") -> AnyEngine:
+            return HostEngine("host", model, HostArrayOps(Team(compiled(file, old, new)), arm, kv))
+
+        return replace(subject, engine=engine, kernels=lambda: compiled(file, old, new))
+
+    return apply
+
+
+@cache
+def compiled(file: str, old: str, new: str) -> Built:
+    sources = kernel_sources()
+    if old not in sources[file]:
+        raise ValueError(f"Expected {old!r} in {file}")
+    sources[file] = sources[file].replace(old, new)
+    return typed(build(main_source(sources), {n: t for n, t in sources.items() if n.endswith(".h")}, SLOW))
+
+
+MUTATIONS = (
+    Mutation(
+        "X25 plan_wrong_buffer", "an instruction of the plan reads the buffer of another", "plan",
+        plan_edited(reads_the_residual), *these({*ORACLE, *REFERENCE, "observer"}),
+        PLANNED + "So observer sees two engines in one; the others that hold the engine against itself never watch.",
+        "blocks.0.attn.k, position 0", "planned", engine="host",
+    ),
+    Mutation(
+        "X26 plan_missing_barrier", "an instruction runs before the one whose result it reads", "plan",
+        plan_edited(barrier_missing),
+        *these({*ORACLE, *REFERENCE, "observer", "isolation", "incremental"}, {"chunk", "batch", "speculative", "repeat"}),
+        PLANNED + "It reads what the buffer held: nothing at first, later rows of an earlier step, and NaN where isolation "
+        "has put it. Where both sides have run the same steps they read the same.",
+        "blocks.0.ln2, position 0", "planned", engine="host",
+    ),
+    Mutation(
+        "X27 kernel_contracted", "a kernel fuses product and sum", "kernel source",
+        kernels_edited("dot.h", "a[r] = F_ADD(a[r], F_MUL(x[r * stride + j], w));",
+                       "a[r] = __builtin_fmaf(x[r * stride + j], w, a[r]);"),
+        WRONG_MATHEMATICS[0] | {"kernels"}, WRONG_MATHEMATICS[1] - {"kernels"},
+        "As M08, and the instruction stands in the machine code.", "blocks.0.attn.q, position 0", engine="host",
+    ),
+    Mutation(
+        "X28 kernel_chunk_64", "a kernel sums in chunks of 64", "kernel source",
+        kernels_edited("dot.h", "F_ADD(tot[r * NL + PL(i)], acc[r * NL + PL(i)])", "REPLACED"), *WRONG_MATHEMATICS,
+        "As M08c: the code holds no fused instruction.", "blocks.0.mlp.out, position 0", engine="host",
+    ),
+    Mutation(
+        "X29 kernel_backwards", "a kernel adds groups of 32 terms from their end", "kernel source",
+        kernels_edited("dot.h", "for (int s = 0; s < F::STEPS; s++)", "for (int s = F::STEPS - 1; s >= 0; s--)"),
+        *WRONG_MATHEMATICS, "As M08b.", "blocks.0.attn.q, position 0", engine="host",
+    ),
+    Mutation(
+        "X30 kernel_polynomial", "one digit of the exponential is another", "kernel source",
+        kernels_edited("scalar.h", "0x3d2aa9c1u", "0x3d2aa9c2u"), *WRONG_MATHEMATICS,
+        "The exponential is inside attention, silu and the gates of the delta rule.",
+        "blocks.0.attn.exp, position 1", engine="host",
+    ),
+)  # fmt: skip

@@ -1,0 +1,373 @@
+"""States that move in and out of nodes: the same bytes or a refusal that is passed on, and nothing in between."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from gnomon.decode.state_file import pack, receive, unpack
+from gnomon.decode.transcript import GREEDY
+from gnomon.engines import engine as engine_of
+from gnomon.gates.faults import states
+from gnomon.loading import load
+from gnomon.models import micro
+from gnomon.reference.engine import Engine
+from gnomon.reference.numpy_ops import NumpyOps
+from gnomon.reference.state import state_specs
+from gnomon.serve.app import app
+from running import LONG, SHORT
+from serving import BINARY, Relay, dropped, eventually, file_of, listening, plain_answer, serving
+from test_state_memory import CONFIG, MIB, POSITIONS, STATE, model
+
+NewEngine = Callable[..., Engine[Any]]
+
+
+@pytest.fixture(scope="module")
+def numpy() -> Engine[Any]:
+    return engine_of("numpy", micro())
+
+
+@pytest.fixture(scope="module")
+def file(numpy: Engine[Any]) -> bytes:
+    return file_of(numpy, SHORT)
+
+
+@pytest.fixture
+def node() -> Iterator[TestClient]:
+    with TestClient(app(engine_of("numpy", micro())), base_url="http://127.0.0.1") as client:
+        yield client
+
+
+def put(client: httpx2.Client, data: bytes) -> str:
+    """Import a state -> its id"""
+    reply = client.post("/v1/state/import", content=data, headers=BINARY)
+    assert reply.status_code == 200, reply.text
+    return str(reply.json()["id"])
+
+
+def get(client: httpx2.Client, name: str) -> bytes:
+    reply = client.get("/v1/state/export", params={"id": name})
+    assert reply.status_code == 200, reply.text
+    assert reply.headers["content-length"] == str(len(reply.content))
+    return reply.content
+
+
+def held(client: httpx2.Client) -> Any:
+    return client.get("/v1/state").json()["data"]
+
+
+def go_on(client: httpx2.Client, name: str) -> dict[str, Any]:
+    body = {"prompt": [3, 1], "state": name, "max_tokens": 5, "temperature": 0}
+    answer = client.post("/v1/completions", json=body).json()["gnomon"]
+    return {field: answer[field] for field in ("ids", "logits_sha256")}
+
+
+# Bytes.
+
+
+@pytest.mark.parametrize("kv", ["f32", "int8"])
+def test_no_byte_changes_on_the_way(new_engine: NewEngine, kv: str) -> None:
+    sent = file_of(engine_of("numpy", micro(), kv=kv), SHORT)
+    with TestClient(app(new_engine(micro(), kv=kv)), base_url="http://127.0.0.1") as client:
+        name = put(client, sent)
+        assert get(client, name) == sent
+        copy = client.post("/v1/fork", json={"state": name}).json()
+        assert copy["id"] != name
+        for one in (name, copy["id"]):
+            assert go_on(client, one) == plain_answer(engine_of("numpy", micro(), kv=kv), [*SHORT, 3, 1], 5, GREEDY)
+            assert get(client, one) == sent
+        assert client.get("/v1/state", params={"id": name}).json()["data"][0]["ids"] == SHORT
+
+
+def test_a_signed_corruption_reaches_nobody_who_did_not_name_it(node: TestClient, numpy: Engine[Any]) -> None:
+    """It is kept as it was sent, and used where it is named; the same ids without it give honest bytes."""
+    honest = unpack([file_of(numpy, SHORT)])
+    sent = states.exchanged(honest)
+    name = put(node, sent)
+    assert get(node, name) == sent
+    right = plain_answer(numpy, [*SHORT, 3, 1], 5, GREEDY)
+    cold = node.post("/v1/completions", json={"prompt": [*SHORT, 3, 1], "max_tokens": 5, "temperature": 0}).json()
+    assert {field: cold["gnomon"][field] for field in right} == right
+    assert go_on(node, name)["logits_sha256"] != right["logits_sha256"]
+
+
+# Refusals.
+
+WRONG: dict[str, tuple[Callable[[], bytes], int, dict[str, str]]] = {
+    "model": (lambda: file_of(engine_of("numpy", load("tiny-dense")), SHORT), 409, {"field": "model"}),
+    "arm": (lambda: file_of(engine_of("numpy", micro(), "int8"), SHORT), 409, {"field": "arm", "theirs": "int8"}),
+    "kv": (lambda: file_of(engine_of("numpy", micro(), kv="bf16"), SHORT), 409, {"field": "kv", "theirs": "bf16"}),
+    "flip": (lambda: states.flipped(unpack([file_of(engine_of("numpy", micro()), SHORT)])), 422, {}),
+    "truncated": (lambda: states.truncated(unpack([file_of(engine_of("numpy", micro()), SHORT)])), 400, {}),
+    "position": (lambda: states.other_position(unpack([file_of(engine_of("numpy", micro()), SHORT)])), 400, {}),
+    "nothing": (lambda: b"", 400, {}),
+    "a path": (lambda: b"/etc/passwd" * 10, 400, {}),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_nothing_of_a_wrong_state_is_restored(node: TestClient, file: bytes, what: str) -> None:
+    data, status, fields = WRONG[what]
+    name = put(node, file)
+    before = held(node)
+    reply = node.post("/v1/state/import", content=data(), headers=BINARY)
+    assert reply.status_code == status
+    body = reply.json()
+    if status == 409:
+        assert body.keys() == {"error", "field", "ours", "theirs"}
+    assert body["error"] == {409: "state_identity", 422: "state_corrupt", 400: "state_file"}[status]
+    assert {field: body[field] for field in fields} == fields
+    assert held(node) == before
+    assert get(node, name) == file
+
+
+def test_no_state_is_larger_than_what_may_be_held(numpy: Engine[Any], file: bytes) -> None:
+    for budget, status in ((1000, 413), (1 << 20, 200)):
+        with TestClient(app(engine_of("numpy", micro()), held=budget), base_url="http://127.0.0.1") as client:
+            reply = client.post("/v1/state/import", content=file, headers=BINARY)
+            assert reply.status_code == status
+            chunked = client.post("/v1/state/import", content=iter([file]), headers=BINARY)
+            assert chunked.status_code == status
+            answer = client.post("/v1/completions", json={"prompt": SHORT, "max_tokens": 1}).json()
+            assert (answer["gnomon"]["state"] is None) == (status == 413)
+
+
+def test_conversations_make_room_for_new_ones(numpy: Engine[Any], file: bytes) -> None:
+    size = numpy.nbytes(receive(numpy, [file]))
+    with TestClient(app(engine_of("numpy", micro()), held=2 * size + size // 2), base_url="http://127.0.0.1") as client:
+        first, second = put(client, file), put(client, file)
+        get(client, first)
+        third = put(client, file)
+        assert [one["id"] for one in held(client)] == [first, third]
+        reply = client.get("/v1/state/export", params={"id": second})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (404, "no_state")
+
+
+def test_no_other_type_of_body_is_a_state(node: TestClient, file: bytes) -> None:
+    for headers in ({}, {"content-type": "text/plain"}):
+        assert node.post("/v1/state/import", content=file, headers=headers).status_code == 415
+
+
+# From node to node.
+
+
+def pair(flip: int | None = None, **target: Any) -> Any:
+    """Two nodes; the first reaches the second by a relay only."""
+
+    @contextmanager
+    def both() -> Iterator[tuple[httpx2.Client, httpx2.Client, Relay, str]]:
+        engine = target.pop("engine", None) or engine_of("numpy", micro())
+        with serving(engine, **target) as second:
+            relay = Relay(str(second.base_url).rstrip("/"), flip)
+            with listening(relay) as url:
+                peers = {url: "of-the-second"}
+                with serving(engine_of("numpy", micro()), token="of-the-first", peers=peers) as first:
+                    yield first, second, relay, url
+
+    return both()
+
+
+def test_a_fork_to_a_peer_has_the_same_bytes_there(file: bytes, numpy: Engine[Any]) -> None:
+    with pair(token="of-the-second") as (first, second, relay, url):
+        reply = first.post("/v1/fork", json={"state": put(first, file), "target": url})
+        assert (reply.status_code, reply.headers["gnomon-target"]) == (200, url)
+        assert get(second, reply.json()["id"]) == file
+        assert go_on(second, reply.json()["id"]) == plain_answer(numpy, [*SHORT, 3, 1], 5, GREEDY)
+        assert relay.seen == ["Bearer of-the-second"]  # and not the token that the client gave the first
+
+
+def test_a_byte_flipped_on_the_way_is_refused_and_told(file: bytes) -> None:
+    with pair(flip=len(file) - 1, token="of-the-second") as (first, second, relay, url):
+        name = put(first, file)
+        for _ in range(5):
+            reply = first.post("/v1/fork", json={"state": name, "target": url})
+            assert (reply.status_code, reply.json()["error"]) == (422, "state_corrupt")
+        assert held(second) == []
+        assert get(first, name) == file
+        relay.flip = None
+        assert first.post("/v1/fork", json={"state": name, "target": url}).status_code == 200
+
+
+def test_a_refusal_of_the_target_is_passed_on(file: bytes) -> None:
+    with pair(engine=engine_of("numpy", micro(), kv="int8"), token="of-the-second") as (first, second, _, url):
+        reply = first.post("/v1/fork", json={"state": put(first, file), "target": url})
+        assert reply.status_code == 409
+        assert reply.json() == {"error": "state_identity", "field": "kv", "ours": "int8", "theirs": "f32"}
+        assert held(second) == []
+    with pair(token="another") as (first, _, _, url):
+        reply = first.post("/v1/fork", json={"state": put(first, file), "target": url})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (401, "invalid_api_key")
+
+
+def test_nothing_is_sent_to_a_target_that_was_not_named(file: bytes) -> None:
+    with pair() as (first, second, relay, url):
+        name = put(first, file)
+        for target in (
+            str(second.base_url),
+            url + "/",
+            url + "/v1",
+            url.replace("127.0.0.1", "localhost"),
+            "file:///x",
+        ):
+            reply = first.post("/v1/fork", json={"state": name, "target": target})
+            assert (reply.status_code, reply.json()["error"]["code"]) == (403, "no_peer")
+        assert (relay.seen, held(second)) == ([], [])
+
+
+def test_a_peer_that_is_not_there_is_told(file: bytes) -> None:
+    gone = "http://127.0.0.1:9"
+    with TestClient(app(engine_of("numpy", micro()), peers={gone: None}), base_url="http://127.0.0.1") as client:
+        reply = client.post("/v1/fork", json={"state": put(client, file), "target": gone})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (502, "peer_failed")
+
+
+# Clients that are killed.
+
+
+@pytest.fixture(scope="module")
+def busy() -> Iterator[tuple[httpx2.Client, str, bytes]]:
+    """A node that holds one conversation, in many pieces on its way: client, id, file."""
+    engine = engine_of("numpy", micro())
+    data = file_of(engine, LONG * 8)
+    with serving(engine) as client:
+        yield client, put(client, data), data
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_a_client_killed_during_an_import_changes_nothing(busy: tuple[httpx2.Client, str, bytes], part: int) -> None:
+    client, name, data = busy
+    before = held(client)
+    head = f"POST /v1/state/import HTTP/1.1\nContent-Type: application/octet-stream\nContent-Length: {len(data)}"
+    dropped(client, head, data[: len(data) * part // 10])
+    assert held(client) == before
+    assert get(client, name) == data
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_a_client_killed_during_an_export_changes_nothing(busy: tuple[httpx2.Client, str, bytes], part: int) -> None:
+    client, name, data = busy
+    before = held(client)
+    dropped(client, f"GET /v1/state/export?id={name} HTTP/1.1", read=len(data) * part // 10)
+    assert held(client) == before
+    assert get(client, name) == data
+
+
+def test_transfers_that_were_cut_take_no_place(busy: tuple[httpx2.Client, str, bytes]) -> None:
+    """More of them than there are places; a later one finds its own."""
+    client, name, data = busy
+    head = f"POST /v1/state/import HTTP/1.1\nContent-Type: application/octet-stream\nContent-Length: {len(data)}"
+    for _ in range(6):
+        dropped(client, head, data[:1000])
+    assert eventually(lambda: client.get("/v1/state/export", params={"id": name}).status_code == 200)
+    assert eventually(lambda: client.post("/v1/state/import", content=data, headers=BINARY).status_code == 200)
+
+
+# Memory.
+
+
+def test_a_node_holds_a_state_once_on_its_way() -> None:
+    """64 MiB in and out, while the other side keeps nothing of it."""
+    specs = state_specs(CONFIG, "f32", POSITIONS)
+    engine = Engine("numpy", model(), NumpyOps())
+    ids = [i % 97 for i in range(POSITIONS)]
+    file = pack(engine, engine.load({name: np.zeros(*spec) for name, spec in specs.items()}, ids))
+    with serving(engine) as client:
+        client.get("/health")
+
+        def growth(work: Callable[[], Any]) -> int:
+            tracemalloc.start()
+            try:
+                work()
+                return tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+
+        names: list[str] = []
+
+        def sending() -> None:
+            headers = {**BINARY, "content-length": str(file.size)}
+            reply = client.post("/v1/state/import", content=file.pieces(), headers=headers)
+            names.append(reply.json()["id"])
+
+        def reading() -> None:
+            with client.stream("GET", "/v1/state/export", params={"id": names[0]}) as reply:
+                assert sum(len(chunk) for chunk in reply.iter_raw(1 << 16)) == file.size
+
+        assert STATE <= growth(sending) <= 1.1 * STATE + 32 * MIB
+        assert STATE <= growth(reading) <= 1.1 * STATE + 32 * MIB
+
+
+# Two processes.
+
+
+@contextmanager
+def process(folder: Path, *options: str, log: str = "ledger") -> Iterator[tuple[httpx2.Client, subprocess.Popen[str]]]:
+    """A node in a process and a folder of its own. It has to stop well when it is told."""
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-c", "from gnomon.cli import main; main()", "serve", "micro", "--engine", "numpy"]
+    command += ["--port", "0", "--json", "--ledger", log, *options]
+    environment = {name: value for name, value in os.environ.items() if name != "GNOMON_TOKEN"}
+    running = subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    assert running.stderr is not None
+    token = options[options.index("--token") + 1]
+    try:
+        url = json.loads(running.stdout.readline())["url"]
+        headers = {"authorization": f"Bearer {token}"}
+        with httpx2.Client(base_url=url, headers=headers, timeout=60, trust_env=False, verify=False) as client:
+            yield client, running
+    finally:
+        running.send_signal(signal.SIGTERM)
+        said = running.communicate(timeout=60)
+    assert (running.returncode, said) == (0, ("", ""))
+
+
+def test_two_processes_move_a_conversation(tmp_path: Path, file: bytes, numpy: Engine[Any]) -> None:
+    """The target starts cold in every round; what is flipped or of another form it refuses, and the first says so."""
+    relay = Relay("")
+    rounds = [("f32", None, 200), ("f32", len(file) - 5, 422), ("int8", None, 409), ("f32", None, 200)]
+    with (
+        listening(relay) as url,
+        process(tmp_path / "a", "--token", "first", "--peer", url, "--peer-token", "second") as (first, _),
+    ):
+        name = put(first, file)
+        for kv, flip, status in rounds:
+            with process(tmp_path / "b", "--token", "second", "--kv", kv) as (second, _):
+                relay.target, relay.flip = str(second.base_url).rstrip("/"), flip
+                reply = first.post("/v1/fork", json={"state": name, "target": url})
+                assert reply.status_code == status
+                assert len(held(second)) == (status == 200)
+                if status == 200:
+                    assert get(second, reply.json()["id"]) == file
+                    assert go_on(second, reply.json()["id"]) == go_on(first, name)
+            assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["ledger"]
+            assert get(first, name) == file
+
+
+def test_an_answer_in_the_making_is_given_before_a_node_stops(tmp_path: Path, numpy: Engine[Any]) -> None:
+    body = {"prompt": SHORT, "max_tokens": 60, "temperature": 0, "stream": True}
+    with (
+        process(tmp_path / "a", "--token", "x") as (client, running),
+        client.stream("POST", "/v1/completions", json=body) as reply,
+    ):
+        lines = reply.iter_lines()
+        next(lines)
+        running.send_signal(signal.SIGINT)
+        rest = [line for line in lines if line]
+    assert rest[-1] == "data: [DONE]"
+    assert (
+        json.loads(rest[-2].removeprefix("data: "))["gnomon"]["ids"] == plain_answer(numpy, SHORT, 60, GREEDY)["ids"]
+    )
