@@ -194,6 +194,7 @@ class LlamaSubject:
         return bytes(out)
 
     def load(self, data: bytes) -> None:
+        self._begin()
         if not lib.llama_state_seq_set_data(self.context, (ctypes.c_uint8 * len(data))(*data), len(data), 0):
             raise RefusedError(said())
         self._restored = lib.llama_memory_seq_pos_max(lib.llama_get_memory(self.context), 0) + 1

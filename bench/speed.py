@@ -7,7 +7,8 @@ The file is also written in other formats (make_ggufs.py), and each is measured 
 one side after the other: prefill of 2,048 and 512 tokens, decode at positions 2,048, 512 and 0, a read of memory that
 no cache holds. Ours is the whole `Engine.step` with its Python; llama.cpp is `llama_decode` alone (f16 keys and values,
 its defaults); PyTorch is transformers' LlamaForCausalLM, for the formats that it computes in and up to 512 positions.
-All give the logits of the last row; tokens are given, not sampled. Before a sample everybody rests and the side whose turn it is takes one step.
+All give the logits of the last row; tokens are given, not sampled. Before a sample everybody rests, and before decode
+the side whose turn it is takes one step.
 
 A sample counts if its threads got 95 % of the CPU time they asked for; how many did not is told. A ratio is the median
 of the ratios of one round. Needs g++ or clang++ and the packages of the extra "peers"; a peer that is not installed is
@@ -58,7 +59,7 @@ OURS, LLAMA, TORCH = "host", "llama.cpp", "PyTorch"
 STREAM = "stream"
 RARELY = 4  # rounds from one long prefill to the next
 ROOT = Path(__file__).parents[1]
-say = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True).print
+say = Console(stderr=True, highlight=False, emoji=False, width=140).print
 
 
 def interleaved(runners: dict[str, Any], stream: Stream, lengths: Sequence[int]) -> dict[str, Way]:

@@ -60,7 +60,7 @@ def lines(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A table: the first columns are text, those whose head begins with a blank are numbers."""
     head = list(head)
     rule = "|".join("--:" if name.startswith(" ") else "---" for name in head)
-    cells = [" | ".join(word.strip() for word in row) for row in rows]
+    cells = [" | ".join(word.strip().replace("|", ",") for word in row) for row in rows]
     return "\n".join([f"| {' | '.join(h.strip() for h in head)} |", f"|{rule}|", *(f"| {c} |" for c in cells)])
 
 
@@ -89,6 +89,11 @@ def way(what: str) -> str:
     """decode@2048 -> decode at 2,048; prefill@512 -> prefill of 512"""
     kind, _, at = what.partition("@")
     return f"{kind} {'at' if kind == 'decode' else 'of'} {int(at):,}"
+
+
+def in_order(found: dict[str, Any]) -> list[tuple[str, Any]]:
+    """decode before prefill, short before long"""
+    return sorted(found.items(), key=lambda item: (item[0].partition("@")[0], int(item[0].partition("@")[2])))
 
 
 def run(record: dict[str, Any]) -> str:
@@ -123,7 +128,7 @@ def against(record: dict[str, Any], peer: str) -> str:
     """Paired speeds, ours and a peer's"""
     rows = []
     for form, found in record["formats"].items():
-        for what, row in found["ways"].items():
+        for what, row in in_order(found["ways"]):
             if peer not in row["ratio"]:
                 continue
             both = row["tokens_per_second"]
@@ -144,7 +149,7 @@ def of_bandwidth(record: dict[str, Any]) -> str:
     """Decode against the streaming read of the same rounds"""
     rows = []
     for form, found in record["formats"].items():
-        for what, row in found["ways"].items():
+        for what, row in in_order(found["ways"]):
             if "share_of_stream" not in row:
                 continue
             median = row["tokens_per_second"]["host"]["median"]

@@ -82,11 +82,22 @@ def cases(engine: Engine[Any], n: int) -> tuple[list[int], int, list[Sampling]]:
     return ids, 16 if small or not slow else 6, SAMPLINGS if small or not slow else SAMPLINGS[:2]
 
 
+KNOWN: dict[tuple[str, str, str], Engine[Any]] = {}
+
+
+def other(engine_name: str, model: str | Model, arm: str) -> Engine[Any]:
+    """An engine that drafts, made once."""
+    key = (engine_name, model if isinstance(model, str) else model.name, arm)
+    if key not in KNOWN:
+        KNOWN[key] = gnomon.engine(engine_name, gnomon.load(model) if isinstance(model, str) else model, arm)
+    return KNOWN[key]
+
+
 DRAFTERS: dict[str, Callable[[Engine[Any], list[int]], Drafter]] = {
     "n-grams": lambda engine, text: Ngram(),
     "the same model": lambda engine, text: EngineDrafter(engine),
-    "a smaller model": lambda engine, text: EngineDrafter(gnomon.engine("numpy", gnomon.load("tiny-hybrid"))),
-    "another engine": lambda engine, text: EngineDrafter(gnomon.engine("numpy", engine.model, "int8")),
+    "another model": lambda engine, text: EngineDrafter(other(engine.name, "tiny-hybrid", "f32")),
+    "another arm": lambda engine, text: EngineDrafter(other(engine.name, engine.model, "int8")),
     "all right": lambda engine, text: Replay(text),
     "all wrong": lambda engine, text: Wrong(text, engine.model.config.vocab, False),
     "wrong first": lambda engine, text: Wrong(text, engine.model.config.vocab, True),

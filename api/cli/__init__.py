@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from gnomon.cli import (
+    bench,
     bisect,
     check_op,
     compare,
@@ -60,6 +61,7 @@ app.command("check-op")(exiting(check_op.command))
 app.command("explain")(exiting(explain.command))
 app.command("selftest")(exiting(selftest.command))
 app.command("probe")(exiting(probe.command))
+app.command("bench")(exiting(bench.command))
 app.command("trace")(exiting(trace.command))
 app.command("compare")(exiting(compare.command))
 
