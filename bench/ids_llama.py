@@ -99,10 +99,11 @@ def main(
     try:
         if importlib.util.find_spec("llama_cpp") is None:
             raise NotRunError("Expected llama-cpp-python but it is not installed: pip install 'gnomon[peers]'")
+        import llama_cpp
         from llama_states import LlamaSubject
-        from peer_llama import ggml_says, lib
+        from peer_llama import ggml_says
 
-        facts = {"package": f"llama-cpp-python {lib.__version__}"}
+        facts = {"package": f"llama-cpp-python {llama_cpp.__version__}"}
         facts |= {"ggml": ggml_says("ggml_version"), "commit": ggml_says("ggml_commit")}
         for flash in flash_attention or [Flash.auto, Flash.off]:
             subject = LlamaSubject(model, flash, threads=threads)

@@ -97,20 +97,26 @@ class HostKV:
         """The cache whose `arrays` these are."""
         length, kv_heads, d = arrays["k"].shape
         made = HostKV(storage, kv_heads, d, max(length, 1), 0.0)
-        groups, blocks = made.k.shape[2], made.v.shape[1]
-        padded = np.zeros((made.capacity, kv_heads, groups * 32), TYPES[storage])
-        padded[:length, :, :d] = arrays["k"]
-        keys = made._terms(made.k)  # [head, blocks, group, row, lane, term]
-        keys[...] = padded.reshape(-1, 64, *keys.shape[:1], *keys.shape[2:4], keys.shape[5]).transpose(2, 0, 3, 4, 1, 5)
-        padded = np.zeros((made.capacity, kv_heads, blocks * 64), TYPES[storage])
-        padded[:length, :, :d] = arrays["v"]
-        values = made._terms(made.v)  # [head, block, groups, row, lane, term]
-        split = padded.reshape(*values.shape[2:4], values.shape[5], kv_heads, blocks, 64)
-        values[...] = split.transpose(3, 4, 0, 1, 5, 2)
-        if made.head:
-            scales = np.ones((2, made.capacity, kv_heads), np.float32)
-            scales[:, :length] = arrays["k_scale"], arrays["v_scale"]
-            k, v = scales.reshape(2, -1, 64, kv_heads)[0], scales.reshape(2, -1, 32, kv_heads)[1]
-            made.k[:, :, :, 0] = k.transpose(2, 0, 1)[:, :, None].view(np.uint32)
-            made.v[:, :, :, 0, :32] = v.transpose(2, 0, 1)[:, None].view(np.uint32)
+        for start in range(0, length, STEP):  # in pieces: a state may fill most of the memory there is
+            made._fill(start, {name: array[start : start + STEP] for name, array in arrays.items()})
         return made
+
+    def _fill(self, start: int, part: Arrays) -> None:
+        """Up to 128 positions from `start`, a multiple of 128, on; what follows them is scratch."""
+        n, heads, d = part["k"].shape
+        k, v = self.k[:, start // 64 : start // 64 + 2], self.v[:, :, start // 32 : start // 32 + 4]
+        keys, values = (
+            self._terms(k),
+            self._terms(v),
+        )  # [head, 2, group, row, lane, term], [head, block, 4, row, lane, term]
+        padded = np.zeros((STEP, heads, keys.shape[2] * 32), part["k"].dtype)
+        padded[:n, :, :d] = part["k"]
+        keys[...] = padded.reshape(2, 64, heads, *keys.shape[2:4], keys.shape[5]).transpose(2, 0, 3, 4, 1, 5)
+        padded = np.zeros((STEP, heads, values.shape[1] * 64), part["v"].dtype)
+        padded[:n, :, :d] = part["v"]
+        values[...] = padded.reshape(4, values.shape[3], values.shape[5], heads, -1, 64).transpose(3, 4, 0, 1, 5, 2)
+        if self.head:
+            scales = np.ones((2, STEP, heads), np.float32)
+            scales[:, :n] = part["k_scale"], part["v_scale"]
+            k[:, :, :, 0] = scales[0].reshape(2, 64, heads).transpose(2, 0, 1)[:, :, None].view(np.uint32)
+            v[:, :, :, 0, :32] = scales[1].reshape(4, 32, heads).transpose(2, 0, 1)[:, None].view(np.uint32)

@@ -9,6 +9,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, NamedTuple
@@ -34,14 +35,18 @@ class Ledger:
         Raises UsageError where the file cannot be had alone, ChainError where it does not hold together.
         """
         self._lock = Lock()
-        try:
-            self._file: BinaryIO = tempfile.TemporaryFile() if path is None else path.open("a+b")  # noqa: SIM115 - kept
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UsageError(
-                f"Expected a ledger at {show(str(path))} that no other process writes but got: {error.strerror}"
-            ) from error
-        self.extent = _extent(self._file)
+        with ExitStack() as stack:
+            try:
+                self._file: BinaryIO = stack.enter_context(
+                    tempfile.TemporaryFile() if path is None else path.open("a+b")
+                )
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise UsageError(
+                    f"Expected a ledger at {show(str(path))} that no other process writes but got: {error.strerror}"
+                ) from error
+            self.extent = _extent(self._file)
+            stack.pop_all()  # it stays open
 
     def append(self, record: Record) -> Extent:
         """Write a line. Gives the extent up to it."""
@@ -69,6 +74,12 @@ class Ledger:
 
     def close(self) -> None:
         self._file.close()
+
+    def __enter__(self) -> "Ledger":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def verify_file(path: Path, record: str | None = None) -> Extent:

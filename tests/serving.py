@@ -53,6 +53,7 @@ def listening(application: Any) -> Iterator[str]:
     """An ASGI application with real sockets. Gives its URL."""
     server = uvicorn.Server(uvicorn.Config(application, log_level="critical", http="h11", ws="none"))
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)  # who does not read is met soon
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         try:

@@ -111,7 +111,7 @@ def test_no_decode_starts_at_another_position(name: str) -> None:
 
 
 def test_no_byte_of_a_token_is_counted_twice_or_forgotten() -> None:
-    """A SmolLM2 in small, sizes counted by hand: 2 layers of width 8, 2 heads and 1 of keys, 4 wide, ffn 12, vocab 16"""
+    """A small SmolLM2, sizes counted by hand: 2 layers of width 8, 2 heads and 1 of keys, 4 wide, ffn 12, vocab 16"""
     square, narrow, wide, head = 8 * 8, 8 * 4, 8 * 12, 16 * 8
     config = Config("llama", 16, 8, 2, 2, 1, 4, 12, 1e-5, Rope(10000.0, 4), 64, windows=(None, None), tied=True)
     specs = family("llama").specs(config)
@@ -153,7 +153,8 @@ def test_no_table_of_the_page_is_written_by_hand(page: ModuleType) -> None:
     told = page.filled(PAGE, RECORD)
 
     assert "old figures" not in told
-    assert told.startswith("before\n") and told.endswith("after\n")
+    assert told.startswith("before\n")
+    assert told.endswith("after\n")
     assert "| Q4_1 | decode at 0 | 190 (210, 205) | 100 (110, 108) | 1.90 (1.80 to 2.00) | 1.3 | 7 |" in told
 
 

@@ -3,12 +3,15 @@
 import json
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import typer
+from click.testing import Result
+from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from gnomon.gates.ids import experiment, judged
@@ -29,7 +32,7 @@ TEXTS = ("hello hell", "hello", "the cell is a hell of a place")
 IDS = [72, 101, 108, 108, 111]
 
 
-def written(keys: np.ndarray, values: np.ndarray, transposed: bool) -> bytes:
+def written(keys: NDArray[Any], values: NDArray[Any], transposed: bool) -> bytes:
     """A state as llama.cpp's source has it, of f16 rows of 4 elements."""
     out = struct.pack("<IiII", 0xAF143CD8, 0, 1, CELLS)
     for position in range(CELLS):
@@ -83,7 +86,7 @@ def test_flipping_changes_one_bit_of_a_key(transposed: bool) -> None:
     ],
     ids=["cut", "longer", "cut early", "of another kind", "two streams", "a cell less"],
 )
-def test_no_other_layout_is_read(change, message: str) -> None:
+def test_no_other_layout_is_read(change: Callable[[bytes], bytes], message: str) -> None:
     with pytest.raises(NotRunError, match=message):
         llama_states.layout(change(written(KEYS, VALUES, False)))
 
@@ -142,7 +145,7 @@ def test_a_refused_state_is_none_that_was_taken(subject: llama_states.LlamaSubje
     assert subject.save() == saved
 
 
-def run(*words: str):
+def run(*words: str) -> Result:
     app = typer.Typer()
     app.command()(ids_llama.main)
     return CliRunner().invoke(app, list(words))

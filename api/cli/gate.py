@@ -17,6 +17,7 @@ from gnomon.cli.options import JsonOption
 from gnomon.compare.probe import probe
 from gnomon.engines import engine as make_engine
 from gnomon.engines import engines as all_engines
+from gnomon.engines import full_name
 from gnomon.gates import receipt
 from gnomon.gates.all import EXPERIMENTS, GATES
 from gnomon.gates.gate import Verdict
@@ -36,12 +37,17 @@ def command(
     falsify: Annotated[
         bool, typer.Option("--falsify", help="run each gate on its planted faults: it must fail")
     ] = False,
+    listed: Annotated[bool, typer.Option("--list", help="the gates and what each asks")] = False,
     receipt_file: Annotated[Path | None, typer.Option("--receipt", help="write a hash-chained receipt")] = None,
     key_file: Annotated[Path | None, typer.Option("--key", help="sign it: a file of 64 hex digits")] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Run the gates. Exit 0: every required one passed; 1: one failed or was void; 3: one could not be run."""
     asked = GATES | EXPERIMENTS
+    if listed:
+        questions = {gate.name: gate.header.question for gate in asked.values()}
+        print(json.dumps(questions) if as_json else "\n".join(f"{n:15}{q}" for n, q in questions.items()))
+        return 0
     if name is not None and name not in asked:
         raise UsageError(f"Expected a gate among {', '.join(asked)} but got {name!r}")
     if key_file is not None and receipt_file is None:
@@ -51,7 +57,7 @@ def command(
         raise UsageError(f"Expected a folder for the receipt but there is no {str(receipt_file.parent)!r}")
     gates = [asked[name]] if name else list(GATES.values())
     absent = {} if engine else {n: reason for n, reason in all_engines().items() if reason}
-    wanted = list(dict.fromkeys(engine or [n for n in all_engines() if n not in absent]))
+    wanted = list(dict.fromkeys(map(full_name, engine or [n for n in all_engines() if n not in absent])))
     for wanted_name in wanted:
         known(wanted_name)
 

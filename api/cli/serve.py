@@ -18,6 +18,13 @@ from gnomon.reference.errors import NotRunError, UsageError
 from gnomon.reference.ledger import Ledger, verify_file
 
 GRACE = 30  # seconds for answers in the making, once the node was told to stop
+SETTINGS: dict[str, Any] = {
+    "log_level": "warning",
+    "access_log": False,
+    "server_header": False,
+    "http": "h11",
+    "ws": "none",
+}
 
 
 def command(
@@ -57,14 +64,11 @@ def command(
             f"Expected the extra serve but {error.name} is missing: pip install 'gnomon[serve]'"
         ) from error
     made = make_engine(engine, load(model), arm, kv)
-    book = Ledger(ledger)
-    bound = listening(host, port)
-    node = app(made, token=bearer, peers=peers, queue=queue, held=held << 20, ledger=book)
-    settings = {"log_level": "warning", "access_log": False, "server_header": False, "http": "h11", "ws": "none"}
-    server = uvicorn.Server(uvicorn.Config(node, timeout_graceful_shutdown=GRACE, **settings))
-    for number in (signal.SIGTERM, signal.SIGINT):  # the server raises them again when it has stopped
-        signal.signal(number, lambda *_: None)
-    with bound:
+    with listening(host, port) as bound, Ledger(ledger) as book:
+        node = app(made, token=bearer, peers=peers, queue=queue, held=held << 20, ledger=book)
+        server = uvicorn.Server(uvicorn.Config(node, timeout_graceful_shutdown=GRACE, **SETTINGS))
+        for number in (signal.SIGTERM, signal.SIGINT):  # the server raises them again when it has stopped
+            signal.signal(number, lambda *_: None)
         say(made, bound, as_json)
         server.run(sockets=[bound])
     return 0 if server.started else 3
