@@ -220,7 +220,7 @@ def position_bytes(engine: Engine[Any]) -> int:
     """Bytes of keys and values that a step reads for each position behind it"""
     config = engine.model.config
     size = {"f32": 4, "bf16": 2, "int8": 1}[engine.ops.describe().get("kv", "f32")]
-    return config.kinds.count("attention") * config.kv_heads * config.head_dim * size
+    return 2 * config.kinds.count("attention") * config.kv_heads * config.head_dim * size
 
 
 def token_ids(vocab: int, length: int) -> list[int]:

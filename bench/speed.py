@@ -53,7 +53,7 @@ from gnomon.measure import (
     token_ids,
     ways,
 )
-from gnomon.reference.errors import GnomonError, NotRunError
+from gnomon.reference.errors import GnomonError, NotRunError, UsageError
 
 OURS, LLAMA, TORCH = "host", "llama.cpp", "PyTorch"
 STREAM = "stream"
@@ -183,7 +183,7 @@ def main(
         files = all_formats(model, cache)
         unknown = [name for name in form or [] if name not in files]
         if unknown:
-            raise NotRunError(f"Expected a format among {', '.join(files)} but got {unknown[0]!r}")
+            raise UsageError(f"Expected a format among {', '.join(files)} but got {unknown[0]!r}")
         chosen = form or list(files)
         for name in chosen:
             say(f"{name}: {files[name].name}")

@@ -16,7 +16,7 @@ from gnomon.gates.mutations.all import MUTATIONS
 from gnomon.gates.mutations.experts import with_experts
 from gnomon.gates.mutations.mutation import Mutation
 from gnomon.gates.run import Result, Started, ask
-from gnomon.reference.errors import GnomonError
+from gnomon.reference.errors import GnomonError, UsageError
 from gnomon.reference.model import Model
 
 FIRED = ("FAIL", "VOID")
@@ -75,19 +75,34 @@ class Sound:
         return self.outcomes[gate.name]
 
 
+def chosen(name: str | None) -> list[Mutation]:
+    """All mutations, or the one of this name or number (M12). Raises UsageError."""
+    found = [m for m in MUTATIONS.values() if name is None or name in (m.name, m.name.split()[0])]
+    if not found:
+        raise UsageError(f"Expected a mutation among {', '.join(m.split()[0] for m in MUTATIONS)} but got {name!r}")
+    return found
+
+
 def run_matrix(
     mutations: Sequence[Mutation],
     make_subject: Callable[[str], Subject],
     started: Started = lambda gate, engine: None,
     gates: Mapping[str, Gate] = GATES,
 ) -> Iterator[Result]:
-    """A result for each mutation: PASS where every gate did what the row says; `table` has a line for each gate."""
+    """A result for each mutation: PASS where every gate did what the row says; `table` has a line for each gate. After
+    all mutations one more, of the matrix as a whole."""
     systems: dict[tuple[str, str], Sound] = {}
+    results: list[Result] = []
     for mutation in mutations:
         key = mutation.engine, mutation.on
         if key not in systems:
             systems[key] = Sound(asked_on(make_subject(mutation.engine), mutation.on))
-        yield Result("matrix", mutation.engine, run_row(mutation, systems[key], started, gates), mutation.digest, mutation.name)
+        outcome = run_row(mutation, systems[key], started, gates)
+        results.append(Result("matrix", mutation.engine, outcome, mutation.digest, mutation.name))
+        yield results[-1]
+    last = whole(results)
+    if last is not None:
+        yield last
 
 
 def asked_on(subject: Subject, model: str) -> Subject:

@@ -26,7 +26,7 @@ from gnomon.reference.errors import NotRunError
 Array = NDArray[Any]
 STANDARD = {"cuda": "-std=c++17", "hip": "-std=c++17", "metal": "-std=c++14"}
 FLAGS = (
-    "-O0", "-fPIC", "-ffp-contract=off", "-Wall", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-function",
+    "-O1", "-fPIC", "-ffp-contract=off", "-Wall", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-function",
     "-Wno-unused-variable",  # of LANES, where a thread is one lane
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, NamedTuple
@@ -35,11 +36,10 @@ class Ledger:
         Raises UsageError where the file cannot be had alone, ChainError where it does not hold together.
         """
         self._lock = Lock()
+        opened = tempfile.TemporaryFile if path is None else partial(path.open, "a+b")
         with ExitStack() as stack:
             try:
-                self._file: BinaryIO = stack.enter_context(
-                    tempfile.TemporaryFile() if path is None else path.open("a+b")
-                )
+                self._file: BinaryIO = stack.enter_context(opened())
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise UsageError(

@@ -1,8 +1,9 @@
-"""`gnomon gate`: the executable requirements, or their planted faults; a line each, the verdict as JSON last."""
+"""`gnomon gate`: the executable requirements, their planted faults, or the kill matrix; a line each, the verdict as JSON last."""
 
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ from gnomon.compare.probe import probe
 from gnomon.engines import engine as make_engine
 from gnomon.engines import engines as all_engines
 from gnomon.engines import full_name
-from gnomon.gates import receipt
+from gnomon.gates import matrix, receipt
 from gnomon.gates.all import EXPERIMENTS, GATES
 from gnomon.gates.gate import Verdict
 from gnomon.gates.run import PROMPTS, Result, exit_code, run_faults, run_gates, subject
@@ -55,7 +56,7 @@ def command(
     key = None if key_file is None else receipt.read_key(key_file)
     if receipt_file is not None and not receipt_file.parent.is_dir():
         raise UsageError(f"Expected a folder for the receipt but there is no {str(receipt_file.parent)!r}")
-    gates = [asked[name]] if name else list(GATES.values())
+    gates = [asked[name]] if name and not as_matrix else list(GATES.values())
     absent = {} if engine else {n: reason for n, reason in all_engines().items() if reason}
     wanted = list(dict.fromkeys(map(full_name, engine or [n for n in all_engines() if n not in absent])))
     for wanted_name in wanted:
@@ -65,25 +66,30 @@ def command(
     results: list[Result] = []
     with as_file(files("gnomon") / "vectors") as vectors, progress(as_json) as bar:
         total = sum((len(g.faults) + 1 if falsify else 1) * (len(wanted) if g.per_engine else 1) for g in gates)
-        task = bar.add_task("", total=total)
+        task = bar.add_task("", total=len(mutations) or total)
+        make_subject = partial(subject, make_engine, load, vectors)
+
+        def started(gate: str, on: str) -> None:
+            bar.update(task, description=f"{gate} {on}")
+
         run = run_faults if falsify else run_gates
-        for result in run(
-            gates,
-            wanted,
-            lambda engine_name: subject(make_engine, load, vectors, engine_name),
-            lambda gate, on: bar.update(task, description=f"{gate} {on}"),
+        for result in (
+            matrix.run_matrix(mutations, make_subject, started)
+            if as_matrix
+            else run(gates, wanted, make_subject, started)
         ):
             results.append(result)
             bar.advance(task)
             if not as_json:
                 console.print(line(result))
-                if result.outcome.table:
+                if result.outcome.table and not as_matrix:
                     console.width = max(console.width, 110)
                     console.print(below(result.outcome.table))
     if not as_json:
         for n, reason in absent.items():
             console.print(text("NOT RUN", "(all of them)", n, reason))
-    summary = summed_up(results, wanted, absent, falsify)
+    what = "matrix" if as_matrix else "faults" if falsify else "gates"
+    summary = summed_up(results, wanted, absent, what)
     if receipt_file is not None:
         described = [*(model_of(n) for n in PROMPTS), *(settings(n) for n in wanted)]
         public = receipt.write(receipt_file, summary, described, key)
@@ -150,13 +156,13 @@ def text(verdict: Verdict, gate: str, engine: str, detail: str) -> str:
     return f"[{COLOURS[verdict]}]{verdict:<8}[/]{escape(rest)}"
 
 
-def summed_up(results: list[Result], wanted: list[str], absent: dict[str, str], falsify: bool) -> dict[str, Any]:
+def summed_up(results: list[Result], wanted: list[str], absent: dict[str, str], what: str) -> dict[str, Any]:
     """The last line. Its verdict is PASS only where the exit code is 0."""
     code = exit_code(results)
     counts = Counter(result.outcome.verdict for result in results)
     return {
         "type": "summary",
-        "what": "faults" if falsify else "gates",
+        "what": what,
         "verdict": {0: "PASS", 1: "FAIL", 3: "NOT RUN"}[code],
         "exit_code": code,
         "counts": {verdict: counts[verdict] for verdict in COLOURS},

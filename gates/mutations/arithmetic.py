@@ -79,7 +79,9 @@ def interleaved_pairs(engine: AnyEngine) -> None:
             return original(at, x, rows, heads, tables)
         own = engine.ops.numpy(x).reshape(len(rows.ids), heads, heads_of)
         order = np.r_[0:heads_of:2, 1:heads_of:2]
-        y = original(at, engine.ops.array(np.ascontiguousarray(own[..., order]).reshape(len(own), -1)), rows, heads, tables)
+        y = original(
+            at, engine.ops.array(np.ascontiguousarray(own[..., order]).reshape(len(own), -1)), rows, heads, tables
+        )
         turned = engine.ops.numpy(y).reshape(own.shape)[..., np.argsort(order)]
         return engine.ops.array(np.ascontiguousarray(turned).reshape(len(own), -1))
 

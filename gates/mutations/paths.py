@@ -13,7 +13,6 @@ from gnomon.gates.gate import AnyEngine
 from gnomon.gates.mutations.arithmetic import backwards
 from gnomon.gates.mutations.mutation import (
     NONE,
-
     ORACLE,
     REFERENCE,
     SELF,

@@ -1,0 +1,82 @@
+"""The kill matrix as a picture: `gnomon gate --matrix --json > matrix.json`, then
+
+python -m gnomon.gates.matrix_page matrix.json docs/kill-matrix.svg
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+ROW, CELL, LEFT, TOP, GAP = 17, 21, 244, 96, 12
+GROUPS = (
+    ("asked once", ("comparator", "repository", "loader", "tokenizer", "sampler", "kernels")),
+    ("properties", ("finite", "liveness", "settled")),
+    ("reference", ("golden", "shadow", "transcript", "state-bytes", "restore")),
+    ("itself", ("incremental", "chunk", "isolation", "batch", "speculative", "repeat", "observer")),
+)
+STYLE = """
+text { font: 11px system-ui, sans-serif; fill: #1f2328 } .group { font-weight: 600 } .page { fill: #fff }
+.none { fill: #eef0f3 } .must { fill: #1a7f5a } .may { fill: #8fc9b3 } .wrong { fill: #cf222e } .skipped { fill: #d8c27a }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e6edf3 } .page { fill: #0d1117 } .none { fill: #1d232b } .must { fill: #3fb98a } .may { fill: #24604a }
+}
+"""
+
+
+def columns() -> dict[str, int]:
+    """Left edge of every gate's column."""
+    out, x = {}, LEFT
+    for _, gates in GROUPS:
+        for gate in gates:
+            out[gate] = x
+            x += CELL
+        x += GAP
+    return out
+
+
+def kind(line: dict[str, Any]) -> str:
+    """The class of a cell: fired where it must or may, silent, otherwise wrong."""
+    fired, expected = line["verdict"] in ("FAIL", "VOID"), line["expected"]
+    if line["verdict"] == "NOT RUN":
+        return "skipped"
+    if (expected == "must") != fired and expected != "may":
+        return "wrong"
+    return "none" if not fired else "must" if expected == "must" else "may"
+
+
+def picture(results: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The lines of an SVG file. results: of the matrix, one a mutation"""
+    at, rows = columns(), [result for result in results if result.get("table")]
+    width, height = max(at.values()) + CELL + 24, TOP + ROW * len(rows) + 40
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">'
+    yield f"<title>Kill matrix: {len(rows)} mutations, {len(at)} gates</title><style>{STYLE}</style>"
+    yield f'<rect class="page" width="{width}" height="{height}"/>'
+    for name, gates in GROUPS:
+        yield f'<text class="group" x="{at[gates[0]]}" y="{TOP - 80}">{name}</text>'
+    for gate, x in at.items():
+        yield f'<text transform="translate({x + 14} {TOP - 8}) rotate(-60)">{gate}</text>'
+    for n, result in enumerate(rows):
+        y = TOP + n * ROW
+        yield f'<text x="8" y="{y + 12}">{escape(result["fault"])}</text>'
+        for line in result["table"]:
+            told = escape(f"{result['fault']}, {line['gate']}: {line['verdict']} {line['detail']}".strip()[:300])
+            yield f'<rect class="{kind(line)}" x="{at[line["gate"]]}" y="{y}" width="{CELL - 3}" height="{ROW - 3}" rx="3"><title>{told}</title></rect>'
+    x, y = 8, height - 14
+    for name, told in (
+        ("must", "fires, as it must"),
+        ("may", "fires, as it may"),
+        ("none", "silent"),
+        ("wrong", "against its row"),
+    ):
+        yield f'<rect class="{name}" x="{x}" y="{y - 11}" width="14" height="14" rx="3"/><text x="{x + 20}" y="{y}">{told}</text>'
+        x += 150
+    yield "</svg>"
+
+
+if __name__ == "__main__":
+    source, target = map(Path, sys.argv[1:])
+    summary = json.loads(source.read_text("utf-8").splitlines()[-1])
+    target.write_text("\n".join(picture(summary["results"])) + "\n", "utf-8")
