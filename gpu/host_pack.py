@@ -45,12 +45,10 @@ class Packed:
 def aligned(shape: Sequence[int], dtype: Any = np.float32) -> NDArray[Any]:
     """Uninitialised memory that starts on a cache line."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    if size >= HUGE:
-        return huge(size).view(dtype).reshape(shape)
-    raw = np.empty(size + ALIGN, np.uint8)
+    raw = huge(size) if size >= HUGE else np.empty(size + ALIGN, np.uint8)
     start = -raw.ctypes.data % ALIGN
-    here: NDArray[Any] = raw[start : start + size].view(dtype)
-    return here.reshape(shape)
+    here: NDArray[Any] = raw[start : start + size].view(dtype).reshape(shape)
+    return here
 
 
 def huge(size: int) -> NDArray[Any]:
@@ -58,7 +56,7 @@ def huge(size: int) -> NDArray[Any]:
     pages = mmap.mmap(-1, -(-size // HUGE) * HUGE)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         pages.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(pages, np.uint8)[:size]
+    return np.frombuffer(pages, np.uint8)
 
 
 def pack(weight: Weight, arm: str) -> Packed:
