@@ -34,9 +34,9 @@ class Reading:
 
     def __getattr__(self, part: str) -> Any:
         self.parts.add(part)
-        return self.load if part == "load" else getattr(self.subject, part)
+        return self._load if part == "load" else getattr(self.subject, part)
 
-    def load(self, source: Any) -> Model:
+    def _load(self, source: Any) -> Model:
         model = self.subject.load(source)
         self.loaded[source] = model
         return model

@@ -6,11 +6,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.gpu.host_library import OPS, Instruction, Step
+from gnomon.gpu.host_device import host_devices
+from gnomon.gpu.host_library import OPS, Instruction, Step, Team
 from gnomon.gpu.host_ops import HostOps
 from gnomon.gpu.host_pack import aligned
 from gnomon.gpu.host_state import FORMAT, HostKV
 from gnomon.gpu.host_step import HostStep, bind
+from gnomon.reference.device import Device
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Arm, Handle, Rows, Span, Storage, Want
 
@@ -42,7 +44,21 @@ def instruction(
 
 
 class HostArrayOps(HostOps[F32]):
-    """Each instruction runs as it is emitted."""
+    """Each instruction runs as it is emitted. team: the threads that run the kernels; the rest as in HostOps"""
+
+    def __init__(self, team: Team, arm: Arm = "f32", kv: Storage = "f32", scratch_fill: float = 0.0) -> None:
+        super().__init__(arm, kv, scratch_fill)
+        self.team = team
+
+    def devices(self) -> tuple[Device, ...]:
+        return host_devices(self.team.built.library)
+
+    def describe(self) -> dict[str, str]:
+        built = self.team.built
+        return {
+            "arm": self.arm, "kv": self.kv, "threads": str(self.team.threads), "kernels": built.sources,
+            "compiler": built.compiler.version, "flags": " ".join(built.flags), "target": built.compiler.target,
+        }  # fmt: skip
 
     def with_forms(self, arm: str = "f32", kv: str = "f32") -> "HostArrayOps":
         return type(self)(self.team, cast(Arm, arm), cast(Storage, kv), self.scratch_fill)
@@ -79,7 +95,7 @@ class HostArrayOps(HostOps[F32]):
         *,
         n: Sequence[int] = (),
         f: Sequence[float] = (),
-        weights: Sequence[NDArray[Any] | None] = (),
+        weights: Sequence[Handle | None] = (),
         form: int = 0,
         rows: Rows | None = None,
         layer: int = 0,

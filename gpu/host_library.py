@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 from ctypes import POINTER, Structure, c_float, c_int32, c_size_t, c_void_p
 from functools import cache
 
@@ -9,6 +10,7 @@ from gnomon.gpu.host_build import Built, build, kernel_sources
 
 WEIGHT_FORMATS = ("F32", "BF16", "F16", "Q8", "Q4", "Q4Half", "Q4One", "Q4M", "Q5", "Q5M", "Q6")
 FORMATS = (*WEIGHT_FORMATS, "I8")
+INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 OPS = (
     "add", "mul", "swiglu", "delta_decay", "settle", "exp_neg", "sigmoid", "silu", "gelu_tanh", "softplus", "log1p01",
     "round_bf16", "slice", "gather", "quant", "route", "layer_norm", "row_sum", "rms_norm", "gated_norm", "l2_norm",
@@ -61,7 +63,20 @@ def main_source(sources: dict[str, str]) -> str:
 def library(extra: tuple[str, ...] = (), cxx: str | None = None) -> Built:
     """The kernels of this installation, compiled. Raises NotRunError where that cannot be."""
     sources = kernel_sources()
-    return typed(build(main_source(sources), {n: t for n, t in sources.items() if n.endswith(".h")}, extra, cxx))
+    main = main_source(sources)
+    return typed(build(main, included(main, sources), extra, cxx))
+
+
+def included(main: str, sources: dict[str, str]) -> dict[str, str]:
+    """The headers that a unit reads, and those that they read: what it is made of, and nothing else."""
+    found: dict[str, str] = {}
+    wanted = INCLUDE.findall(main)
+    while wanted:
+        name = wanted.pop()
+        if name not in found:
+            found[name] = sources[name]
+            wanted += INCLUDE.findall(sources[name])
+    return dict(sorted(found.items()))
 
 
 def typed(built: Built) -> Built:

@@ -8,11 +8,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.gpu.host_device import host_devices
-from gnomon.gpu.host_library import Team
 from gnomon.gpu.host_pack import Packed, aligned, pack
 from gnomon.gpu.host_state import FORMAT, HostKV, Recurrent
-from gnomon.reference.device import Device
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Arm as ArmName
 from gnomon.reference.protocol import Handle, Ops, Rows, Storage
@@ -55,11 +52,10 @@ class Table:
 
 
 class HostOps(Ops[A]):
-    """team: the threads that run the kernels; arm: the form of every linear; kv: how keys and values are stored;
-    scratch_fill: what memory holds before it is written, which must never matter"""
+    """arm: the form of every linear; kv: how keys and values are stored; scratch_fill: what memory holds before it is
+    written, which must never matter"""
 
-    def __init__(self, team: Team, arm: ArmName = "f32", kv: Storage = "f32", scratch_fill: float = 0.0) -> None:
-        self.team = team
+    def __init__(self, arm: ArmName = "f32", kv: Storage = "f32", scratch_fill: float = 0.0) -> None:
         self.arm = arm
         self.kv = kv
         self.scratch_fill = scratch_fill
@@ -73,7 +69,7 @@ class HostOps(Ops[A]):
         *,
         n: Sequence[int] = (),
         f: Sequence[float] = (),
-        weights: Sequence[NDArray[Any] | None] = (),
+        weights: Sequence[Handle | None] = (),
         form: int = 0,
         rows: Rows | None = None,
         layer: int = 0,
@@ -91,16 +87,6 @@ class HostOps(Ops[A]):
         if weight.role == "linear":
             return pack(weight, self.arm)
         return Table(weight) if weight.role == "table" else np.ascontiguousarray(widen(weight))
-
-    def devices(self) -> tuple[Device, ...]:
-        return host_devices(self.team.built.library)
-
-    def describe(self) -> dict[str, str]:
-        built = self.team.built
-        return {
-            "arm": self.arm, "kv": self.kv, "threads": str(self.team.threads), "kernels": built.sources,
-            "compiler": built.compiler.version, "flags": " ".join(built.flags), "target": built.compiler.target,
-        }  # fmt: skip
 
     # --- row-wise primitives --------------------------------------------------------------------------------------
     def embed(self, at: str, rows: Rows, w: Table) -> A:

@@ -16,7 +16,7 @@ from gnomon.gpu.host_library import OPS, Instruction
 from gnomon.gpu.host_ops import HostOps
 from gnomon.gpu.host_state import FORMAT, HostKV
 from gnomon.reference.ops.rope import RopeTables
-from gnomon.reference.protocol import F32, Rows, Want
+from gnomon.reference.protocol import F32, Handle, Rows, Want
 
 Prepare = Callable[[Rows], None]
 POOL = 64  # instructions that one dispatch takes, as in kernels/host_main.cpp
@@ -61,7 +61,7 @@ class Emitted:
     out: Sym
     n: list[int]
     f: list[float]
-    weights: list[NDArray[Any] | None]
+    weights: list[Handle | None]
     form: int
     layer: int
     selected: bool
@@ -96,7 +96,7 @@ class Recorder(HostOps[Sym]):
     """The op table that turns a wiring run into a plan; `ops` is the table it records for."""
 
     def __init__(self, ops: HostOps[Any]) -> None:
-        super().__init__(ops.team, ops.arm, ops.kv, ops.scratch_fill)
+        super().__init__(ops.arm, ops.kv, ops.scratch_fill)
         self.emitted: list[Emitted] = []
         self.prepare: list[Prepare] = []
         self.shown: list[Shown] = []
@@ -112,7 +112,7 @@ class Recorder(HostOps[Sym]):
         *,
         n: Sequence[int] = (),
         f: Sequence[float] = (),
-        weights: Sequence[NDArray[Any] | None] = (),
+        weights: Sequence[Handle | None] = (),
         form: int = 0,
         rows: Rows | None = None,
         layer: int = 0,

@@ -93,15 +93,15 @@ def answer_schema(model: Model, *, chat: bool) -> Schema:
 def asked(model: Model, data: bytes, *, chat: bool) -> Asked:
     """The request in a body. Raises Refusal that names the field, UsageError where chat template or tokenizer fail."""
     given = read(data, answer_schema(model, chat=chat))
-    numbers = given.get("temperature", 1.0), given.get("top_k", 0), given.get("top_p", 1.0), given.get("seed", 0)
-    tokens = given.get("max_completion_tokens", given.get("max_tokens", 512 if chat else 16))
+    sampling = Sampling(
+        given.get("temperature", 1.0), int(given.get("top_k", 0)), given.get("top_p", 1.0), int(given.get("seed", 0))
+    )
+    tokens = int(given.get("max_completion_tokens", given.get("max_tokens", 512 if chat else 16)))
     stops = given.get("stop", ())
     eos = frozenset(model.tokenizer.eos_ids) if model.tokenizer else frozenset[int]()
-    request = Request(
-        _prompt(model, given), tokens, Sampling(*numbers), eos, (stops,) if isinstance(stops, str) else stops
-    )
+    request = Request(_prompt(model, given), tokens, sampling, eos, (stops,) if isinstance(stops, str) else stops)
     usage = given.get("stream_options", {}).get("include_usage", False)
-    top = given.get("top_logprobs", 0) if given.get("logprobs") else None
+    top = int(given.get("top_logprobs", 0)) if given.get("logprobs") else None
     return Asked(request, given.get("state"), chat, given.get("stream", False), usage, top)
 
 
@@ -113,7 +113,7 @@ def _prompt(model: Model, given: Schema) -> list[int]:
         prompt = model.tokenizer.encode(prompt, add_special="state" not in given)
     if not prompt:
         raise refusal(400, "invalid", "Expected a prompt of at least one token but it has none", "prompt")
-    return list(prompt)
+    return [int(i) for i in prompt]
 
 
 def read(data: bytes, schema: Schema) -> dict[str, Any]:
@@ -152,5 +152,5 @@ def fits(value: Any, schema: Schema) -> bool:
             names = schema["properties"]
             right = isinstance(value, dict) and set(schema["required"]) <= value.keys() <= names.keys()
             return right and all(fits(item, names[name]) for name, item in value.items())
-    right = type(value) is int or (type(value) is float and schema["type"] == "number")
+    right = type(value) is int or (type(value) is float and (value.is_integer() or schema["type"] == "number"))
     return right and schema["minimum"] <= value <= schema["maximum"] and value > schema.get("exclusiveMinimum", -inf)

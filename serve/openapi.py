@@ -23,7 +23,7 @@ ANSWER = reply(id=TEXT, object=TEXT, created=COUNT, model=TEXT, choices={"type":
 def describe(model: Model) -> dict[str, Any]:
     """Of a node that runs this model. The chat endpoint is there where the model has a chat template."""
     of_state = {"in": "query", "name": "id", "schema": STATE}
-    answer = {JSON: ANSWER, EVENTS: TEXT}
+    answer = {JSON: ANSWER, EVENTS: {}}
     paths: dict[str, Any] = {
         "/health": {"get": does("Whether it runs", {JSON: reply(status=TEXT)}) | {"security": []}},
         "/v1/models": {"get": does("The one model", {JSON: LIST})},
@@ -58,4 +58,4 @@ def does(what: str, gives: dict[str, Schema], takes: dict[str, Schema] | None = 
 
 
 def media(schemas: dict[str, Schema]) -> dict[str, Any]:
-    return {kind: {"schema": schema} for kind, schema in schemas.items()}
+    return {kind: {"schema": schema} if schema else {} for kind, schema in schemas.items()}

@@ -12,7 +12,7 @@ import numpy as np
 from gnomon.gpu.host_array_ops import HostArrayOps
 from gnomon.gpu.host_build import Built, build, kernel_sources
 from gnomon.gpu.host_engine import HostEngine
-from gnomon.gpu.host_library import Team, main_source, typed
+from gnomon.gpu.host_library import Team, included, main_source, typed
 from gnomon.models import micro
 from gnomon.reference.engine import Engine
 from gnomon.reference.numpy_ops import NumpyOps
@@ -39,8 +39,8 @@ def built(sanitizer: str, plant: str | None) -> Built:
         old, new = PLANTS[plant]
         assert sum(text.count(old) for text in sources.values()) == 1
         sources = {name: text.replace(old, new) for name, text in sources.items()}
-    headers = {name: text for name, text in sources.items() if name.endswith(".h")}
-    return typed(build(main_source(sources), headers, FLAGS[sanitizer]))
+    unit = main_source(sources)
+    return typed(build(unit, included(unit, sources), FLAGS[sanitizer]))
 
 
 def main(sanitizer: str, plant: str | None = None) -> int:

@@ -1,4 +1,5 @@
-"""`gnomon gate`: the executable requirements, their planted faults, or the kill matrix; a line each, the verdict as JSON last."""
+"""`gnomon gate`: the executable requirements, their planted faults or the kill matrix; a line each, the verdict as JSON
+last."""
 
 import json
 from collections import Counter
@@ -38,6 +39,9 @@ def command(
     falsify: Annotated[
         bool, typer.Option("--falsify", help="run each gate on its planted faults: it must fail")
     ] = False,
+    as_matrix: Annotated[
+        bool, typer.Option("--matrix", help="run each mutation, or the one named, through all gates")
+    ] = False,
     listed: Annotated[bool, typer.Option("--list", help="the gates and what each asks")] = False,
     receipt_file: Annotated[Path | None, typer.Option("--receipt", help="write a hash-chained receipt")] = None,
     key_file: Annotated[Path | None, typer.Option("--key", help="sign it: a file of 64 hex digits")] = None,
@@ -49,7 +53,10 @@ def command(
         questions = {gate.name: gate.header.question for gate in asked.values()}
         print(json.dumps(questions) if as_json else "\n".join(f"{n:15}{q}" for n, q in questions.items()))
         return 0
-    if name is not None and name not in asked:
+    if as_matrix and (falsify or engine):
+        raise UsageError("Expected --matrix without --falsify and --engine: a mutation names its own engine")
+    mutations = matrix.chosen(name) if as_matrix else []
+    if name is not None and name not in asked and not as_matrix:
         raise UsageError(f"Expected a gate among {', '.join(asked)} but got {name!r}")
     if key_file is not None and receipt_file is None:
         raise UsageError("Expected --receipt FILE beside --key but got none")

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from gnomon.gates.gate import Subject
 from gnomon.gpu.host_build import Built, build, kernel_sources
+from gnomon.gpu.host_library import included
 
 # The operations that the probe asks for, and one dot product, as the whole library has them.
 UNIT = """
@@ -24,11 +25,8 @@ FUSES = "for (int i = 0; i < n; i++) y[i] = __builtin_fmaf(x[i], y[i], 1.0f);"
 
 def unit(extra: str, *flags: str) -> Callable[[], Built]:
     """Builds the unit with something added to its one function, and with flags added to the project's."""
-    return lambda: build(UNIT.format(extra=extra), headers(), flags)
-
-
-def headers() -> dict[str, str]:
-    return {name: text for name, text in kernel_sources().items() if name.endswith(".h")}
+    main = UNIT.format(extra=extra)
+    return lambda: build(main, included(main, kernel_sources()), flags)
 
 
 def contracted(subject: Subject) -> Subject:

@@ -1,5 +1,9 @@
 """Every mutation by name, in the order of the catalogue; then those beyond it."""
 
+import json
+from pathlib import Path
+
+from gnomon import gates
 from gnomon.gates.mutations import arithmetic, decoding, files, moved, paths, plans
 from gnomon.gates.mutations.mutation import Mutation
 
@@ -14,3 +18,12 @@ MUTATIONS: dict[str, Mutation] = {
 ELSEWHERE = {
     "M40 timer_not_synced": "no gate reads a clock: bench/ measures and judges nothing, so there is no verdict to mislead",
 }
+
+
+def pinned() -> str:
+    """The text of gates/golden/matrix.json: the digest of what each row expects."""
+    return json.dumps({"rows": {name: one.digest for name, one in MUTATIONS.items()}}, indent=1) + "\n"
+
+
+if __name__ == "__main__":  # after a wanted change of an expectation
+    (Path(gates.__file__).parent / "golden" / "matrix.json").write_text(pinned(), "ascii")

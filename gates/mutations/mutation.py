@@ -31,6 +31,7 @@ class Mutation:
     first: the first tensor of the walk that differs, with its position; "none": none does; "" where no walk is taken
     walk:  by name, see matrix_walk.py
     says:  a part of what a gate in `must` says, where no tensor tells that it fired for this fault
+    corrected: what the first run of the row contradicted, and why it was right
     engine: the one that is broken; on: the model of the gates, where it is not micro
     """
 
@@ -46,6 +47,7 @@ class Mutation:
     says: str = ""
     engine: str = "numpy"
     on: str = "micro"
+    corrected: str = ""
 
     def __post_init__(self) -> None:
         unknown = (self.must | self.blind) - ALL

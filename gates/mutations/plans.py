@@ -99,8 +99,11 @@ MUTATIONS = (
             "dot.h", "a[r] = F_ADD(a[r], F_MUL(x[r * stride + j], w));",
             "a[r] = __builtin_fmaf(x[r * stride + j], w, a[r]);",
         )),
-        WRONG_MATHEMATICS[0] | {"kernels"}, WRONG_MATHEMATICS[1] - {"kernels"},
-        "As M08, and the instruction stands in the machine code.", "blocks.0.attn.q, position 0", engine="host",
+        *these({*ORACLE, *REFERENCE, "kernels", "chunk"}),
+        "As M08, and the instruction stands in the machine code. The kernel fuses whole groups of 32 terms and not the rest; "
+        "in a sum over positions the rest begins where the longest row of a tile ends, so a row feels its neighbours.",
+        "blocks.0.attn.q, position 0", engine="host",
+        corrected="chunk was held to be blind. It alone has rows of more than 32 positions beside others, and sees them.",
     ),
     Mutation(
         "X28 kernel_chunk_64", "a kernel sums in chunks of 64", "kernel source",
