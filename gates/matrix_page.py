@@ -17,9 +17,18 @@ GROUPS = (
     ("reference", ("golden", "shadow", "transcript", "state-bytes", "restore")),
     ("itself", ("incremental", "chunk", "isolation", "batch", "speculative", "repeat", "observer")),
 )
+SIZE = f'width="{CELL - 3}" height="{ROW - 3}" rx="3"'
+LEGEND = (
+    ("must", "fires, as it must"),
+    ("may", "fires, as it may"),
+    ("none", "silent"),
+    ("wrong", "against its row"),
+    ("skipped", "not run here"),
+)
 STYLE = """
 text { font: 11px system-ui, sans-serif; fill: #1f2328 } .group { font-weight: 600 } .page { fill: #fff }
-.none { fill: #eef0f3 } .must { fill: #1a7f5a } .may { fill: #8fc9b3 } .wrong { fill: #cf222e } .skipped { fill: #d8c27a }
+.none { fill: #eef0f3 } .must { fill: #1a7f5a } .may { fill: #8fc9b3 }
+.wrong { fill: #cf222e } .skipped { fill: #d8c27a }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 } .page { fill: #0d1117 } .none { fill: #1d232b } .must { fill: #3fb98a } .may { fill: #24604a }
 }
@@ -51,7 +60,8 @@ def picture(results: Sequence[dict[str, Any]]) -> Iterator[str]:
     """The lines of an SVG file. results: of the matrix, one a mutation"""
     at, rows = columns(), [result for result in results if result.get("table")]
     width, height = max(at.values()) + CELL + 24, TOP + ROW * len(rows) + 40
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">'
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
     yield f"<title>Kill matrix: {len(rows)} mutations, {len(at)} gates</title><style>{STYLE}</style>"
     yield f'<rect class="page" width="{width}" height="{height}"/>'
     for name, gates in GROUPS:
@@ -63,16 +73,11 @@ def picture(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield f'<text x="8" y="{y + 12}">{escape(result["fault"])}</text>'
         for line in result["table"]:
             told = escape(f"{result['fault']}, {line['gate']}: {line['verdict']} {line['detail']}".strip()[:300])
-            yield f'<rect class="{kind(line)}" x="{at[line["gate"]]}" y="{y}" width="{CELL - 3}" height="{ROW - 3}" rx="3"><title>{told}</title></rect>'
+            yield f'<rect class="{kind(line)}" x="{at[line["gate"]]}" y="{y}" {SIZE}><title>{told}</title></rect>'
     x, y = 8, height - 14
-    for name, told in (
-        ("must", "fires, as it must"),
-        ("may", "fires, as it may"),
-        ("none", "silent"),
-        ("wrong", "against its row"),
-    ):
-        yield f'<rect class="{name}" x="{x}" y="{y - 11}" width="14" height="14" rx="3"/><text x="{x + 20}" y="{y}">{told}</text>'
-        x += 150
+    for name, told in LEGEND:
+        yield f'<rect class="{name}" x="{x}" y="{y - 11}" {SIZE}/><text x="{x + 24}" y="{y}">{told}</text>'
+        x += 140
     yield "</svg>"
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-
 from gnomon.decode.text import Request
 from gnomon.gates.faults.breaking import put
 from gnomon.gates.gate import AnyEngine, Subject

@@ -110,7 +110,9 @@ class HostArrayOps(HostOps[F32]):
         addresses = [0 if x is None else x.ctypes.data for x in given]
         buffers = np.array([*addresses, *(0,) * (OUT - len(given)), out.ctypes.data], np.uint64)
         if rows is None:
-            step = Step(rows=count, selected=count, scratch_floats=self.team.built.library.scratch_floats(1, 64))
+            work = count * n[0] * n[1] if op == "linear" else 0
+            floats = self.team.built.library.scratch_floats(1, 64)
+            step = Step(rows=count, selected=count, small=int(work < self.team.least), scratch_floats=floats)
         else:
             sizes = (n[1], n[0] // n[1], n[2]) if op in ATTENTION else (1, 1, 64)
             here = HostStep(self.team, rows, tables, "all", [layer] if op in STATEFUL else [], *sizes)

@@ -57,7 +57,7 @@ class HostEngine(Engine[Any]):
         group = config.heads // config.kv_heads
         layers = range(config.layers)
         shape = (config.kv_heads, group, config.head_dim)
-        step = HostStep(self.host.team, rows, self.tables, want, layers, *shape, split=True)
+        step = HostStep(self.host.team, rows, self.tables, want, layers, *shape, split=True, work=plan.work * len(rows.ids))
         count = step.struct.selected if plan.result.selected else len(rows.ids)
         out = cast(F32, aligned((count, plan.widths[0]), np.float32))
         arena = self._room(want, plan, len(rows.ids))

@@ -45,7 +45,7 @@ class Carried(Structure):
 class Step(Structure):
     _fields_ = (
         ("rows", c_int32), ("selected", c_int32), ("spans", c_int32), ("layers", c_int32), ("whole", c_int32),
-        ("chunks", c_int32), ("ids", c_void_p), ("select", c_void_p), ("positions", c_void_p), ("cos", c_void_p),
+        ("chunks", c_int32), ("small", c_int32), ("ids", c_void_p), ("select", c_void_p), ("positions", c_void_p), ("cos", c_void_p),
         ("sin", c_void_p), ("span", POINTER(Span)), ("carried", POINTER(Carried)), ("buffers", POINTER(c_void_p)),
         ("part", c_void_p), ("scratch_floats", c_size_t),
     )  # fmt: skip
@@ -90,12 +90,19 @@ def typed(built: Built) -> Built:
     return built
 
 
+SMALL = 1 << 24  # multiply-adds of a step below which one thread is as fast
+
+
 class Team:
-    """Threads that run plans together. threads: how many, else GNOMON_THREADS, else one per core."""
+    """Threads that run plans together.
+
+    threads: how many, else GNOMON_THREADS, else one per core; where it is given, even the smallest plan is shared out
+    """
 
     def __init__(self, built: Built, threads: int | None = None) -> None:
         self.built = built
         self.threads = threads or int(os.environ.get("GNOMON_THREADS") or 0) or len(os.sched_getaffinity(0))
+        self.least = 0 if threads else SMALL
         self.handle = c_void_p(built.library.team_new(self.threads))
 
     def run(self, plan: "ctypes.Array[Instruction]", step: Step, start: int = 0, stop: int | None = None) -> None:

@@ -81,7 +81,8 @@ class Shown:
 @dataclass
 class Plan:
     """instructions: as C reads them; widths: of every buffer; result: lives in buffer 0; shown: what is stored and has
-    a name; names: all that the wiring names, stored or not; prepare: makes room in the states"""
+    a name; names: all that the wiring names, stored or not; prepare: makes room in the states; work: multiply-adds
+    of a row in its linears"""
 
     instructions: "Any"
     widths: list[int]
@@ -89,6 +90,7 @@ class Plan:
     shown: list[Shown]
     names: set[str]
     prepare: list[Prepare]
+    work: int
     alive: list[Any] = field(default_factory=list)  # what the instructions point to
 
 
@@ -215,8 +217,9 @@ class Recorder(HostOps[Sym]):
             made[i] = instruction(e.op, where, e.out.buffer, e.n, e.f, e.weights, e.form, e.layer, e.selected)
         self._pools(made)
         written = {e.out for e in self.emitted}
+        work = sum(e.n[0] * e.n[1] for e in self.emitted if e.op == "linear" and not e.selected)
         shown = [s for s in self.shown if isinstance(s.value, Kept) or s.value in written]
-        return Plan(made, widths, result, shown, self.names, self.prepare, [e.weights for e in self.emitted])
+        return Plan(made, widths, result, shown, self.names, self.prepare, work, [e.weights for e in self.emitted])
 
     def _check(self) -> None:
         """Raises UnrecordedError where an instruction reads what none has written: a result that was fused away."""

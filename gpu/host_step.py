@@ -19,7 +19,7 @@ class HostStep:
     """The C struct of a step and the arrays that it points to, which live as long.
 
     layers: those whose states the instructions touch; kv_heads, group, d: of their attention; split: let
-    attention go in three phases where tiles are few
+    attention go in three phases where tiles are few; work: multiply-adds, which decide whether threads pay
     """
 
     def __init__(
@@ -33,12 +33,14 @@ class HostStep:
         group: int = 1,
         d: int = 64,
         split: bool = False,
+        work: int = 0,
     ) -> None:
         self.rows = rows
         chunks = -(-max((span.end for span in rows.spans), default=1) // STEP)
         tile_rows = max(1, 8 // group)
         tiles = sum(-(-(s.stop - s.start) // tile_rows) for s in rows.spans) * kv_heads * -(-group // 8)
-        whole = not split or tiles >= TILE_TASKS * team.threads
+        small = work < team.least
+        whole = not split or small or tiles >= TILE_TASKS * team.threads
         library = team.built.library
         self.part = None if whole else aligned((tiles * chunks * library.part_floats_of(d),), np.float32)
         self.positions = rows.pos.astype(np.int32)
@@ -49,7 +51,7 @@ class HostStep:
         self.carried = self._carried(layers)
         self.struct = Step(
             len(rows.ids), len(rows.ids) if want == "all" else len(ends), len(ends), len(layers), int(whole), chunks,
-            rows.ids.ctypes.data, self.select.ctypes.data, self.positions.ctypes.data,
+            int(small), rows.ids.ctypes.data, self.select.ctypes.data, self.positions.ctypes.data,
             self.rotation.cos.ctypes.data if self.rotation else None,
             self.rotation.sin.ctypes.data if self.rotation else None,
             cast(self.spans.ctypes.data, POINTER(Span)), cast(self.carried.ctypes.data, POINTER(Carried)), None,

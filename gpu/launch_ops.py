@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gnomon.gpu.host_ops import HostOps, Table
 from gnomon.gpu.host_pack import Packed, pack
 from gnomon.gpu.host_state import FORMAT
-from gnomon.gpu.kernel_table import CHUNK, QUERIES, TABLE
+from gnomon.gpu.kernel_table import CHUNK, QUERIES
 from gnomon.gpu.launch import DeviceArray
 from gnomon.gpu.launch_calls import CALLS, Given, Sizes
 from gnomon.gpu.launch_probe import kernel_device
@@ -65,6 +65,10 @@ class LaunchOps(HostOps[DeviceArray]):
         """A copy of an array on the device."""
 
     @abstractmethod
+    def fetch(self, x: DeviceArray, dtype: Any) -> NDArray[Any]:
+        """A fresh copy on the host"""
+
+    @abstractmethod
     def call(
         self,
         name: str,
@@ -106,6 +110,9 @@ class LaunchOps(HostOps[DeviceArray]):
 
     def array(self, x: F32) -> DeviceArray:
         return self.upload(np.ascontiguousarray(x, np.float32))
+
+    def numpy(self, x: DeviceArray) -> F32:
+        return self.fetch(x, np.float32)
 
     def devices(self) -> tuple[Device, ...]:
         return (kernel_device(self),)

@@ -1,6 +1,6 @@
-"""The kill matrix: what its rows expect is frozen, and a gate that fires or stays blind against its row is a failure.
+"""The kill matrix: what its rows expect is frozen, and a gate that fires or is silent against its row is a failure.
 
-Here run one mutation of each kind, through the gates that are quick; `gnomon gate --matrix` runs all of them through all.
+Here runs one mutation of each kind, through the gates that are quick; `gnomon gate --matrix` runs all through all.
 """
 
 import json
@@ -27,8 +27,8 @@ from gnomon.reference.errors import UsageError
 VECTORS = Path(gnomon.__file__).parent / "vectors"
 QUICK = ("comparator", "tokenizer", "finite", "golden", "shadow", "incremental", "isolation", "restore")
 # The catalogue has gaps in its numbers.
-CATALOGUE = """M01 M02 M03 M04 M05 M06 M07 M08 M10 M11 M12 M13 M15 M16 M17 M19 M21 M22 M24 M25 M27 M29 M30 M31 M32 M34 M35
-M37 M38 M40""".split()  # noqa: SIM905 - thirty quoted words are no list to read
+CATALOGUE = """M01 M02 M03 M04 M05 M06 M07 M08 M10 M11 M12 M13 M15 M16 M17 M19 M21 M22 M24 M25 M27 M29 M30 M31 M32 M34
+M35 M37 M38 M40""".split()  # noqa: SIM905 - thirty quoted words are no list to read
 
 
 def sound(engine: str = "numpy") -> Subject:

@@ -16,7 +16,7 @@ MUTATIONS: dict[str, Mutation] = {
 }
 # Rows of the catalogue that have no mutation here, and why.
 ELSEWHERE = {
-    "M40 timer_not_synced": "no gate reads a clock: bench/ measures and judges nothing, so there is no verdict to mislead",
+    "M40 timer_not_synced": "no gate reads a clock: bench/ measures and judges nothing, so no verdict is misled",
 }
 
 

@@ -177,7 +177,8 @@ MUTATIONS = (
         "blocks.0.attn.q, position 0",
     ),
     Mutation(
-        "M06 matmul_tail", "products end at a multiple of 16 terms", "op table", broken.tail_dropped, *WRONG_MATHEMATICS,
+        "M06 matmul_tail", "products end at a multiple of 16 terms", "op table", broken.tail_dropped,
+        *WRONG_MATHEMATICS,
         SEEN + "No width of micro is such a multiple.", "blocks.0.attn.q, position 0",
     ),
     Mutation(
@@ -206,7 +207,7 @@ MUTATIONS = (
     Mutation(
         "M10 cast_truncation", "keys and values are cut to bf16, not rounded", "op table", keys_truncated,
         *only("state-bytes"),
-        "Of the gates only state-bytes runs a bf16 storage to its numbers; restore makes such a state to have it refused. "
+        "Of the gates only state-bytes runs bf16 storage to its numbers; restore has such a state refused. "
         "The known answers of bf16 storage are asked of a table of their own.",
         "blocks.0.kv.k, position 0", "bf16_kv",
     ),

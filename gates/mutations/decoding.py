@@ -62,7 +62,8 @@ MUTATIONS = (
         GENERATION, "embed, position 6", "draft_wrong_at_third",
     ),
     Mutation(
-        "X14 spec_sampled_late", "guessed rows are sampled a position late", "drafter", drafts.late, *only("speculative"),
+        "X14 spec_sampled_late", "guessed rows are sampled a position late", "drafter", drafts.late,
+        *only("speculative"),
         GENERATION + "Greedy texts do not read the position.", says="sampled",
     ),
     Mutation(

@@ -66,8 +66,11 @@ MUTATIONS = (
         "M27 restore_noop", "an import makes the state from its ids and looks at nothing else", "state path",
         broken.computed_again, *only("state-bytes"),
         "The honest state comes out, so what follows is right, and restore is blind: its counters are those of "
-        "checkpoints. state-bytes sends a state with keys and values exchanged and gets another one back.",
-        NONE, "moved",
+        "checkpoints. state-bytes sends a state with keys and values exchanged and gets another one back. A walk sees "
+        "the step that makes the state again.",
+        "embed, position 9", "moved",
+        corrected="No tensor was held to differ, as the catalogue has it: every tensor of a restored run is there, and "
+        "before them those of a step that has no business in it.",
     ),
     Mutation(
         "X08 states_cached_by_ids", "the first state for some ids is given for all with the same ids", "state path",

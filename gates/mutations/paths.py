@@ -165,9 +165,9 @@ MUTATIONS = (
     Mutation(
         "M12 causal_align_topleft", "row r of a step sees positions 0..r", "op table", mask_from_the_left,
         *these({*CUT, *REFERENCE}),
-        "Right for a step that begins at position 0, so golden, which runs such steps alone, is blind, as are repeat and "
-        "observer, which run the same steps each time. Every other way to cut rows gives other bytes, and decoding is "
-        "wrong against the reference.", "blocks.0.attn.scores, position 14",
+        "Right for a step that begins at position 0, so golden, which runs such steps alone, is blind, as are repeat "
+        "and observer, which run the same steps each time. Every other way to cut rows gives other bytes, and decoding "
+        "is wrong against the reference.", "blocks.0.attn.scores, position 14",
     ),
     Mutation(
         "M13 window_prefill", "the window is one wider in steps of several rows", "op table",
@@ -205,13 +205,13 @@ MUTATIONS = (
     Mutation(
         "M19 kv_quant_path_split", "a prompt attends to keys before they became int8", "op table", quantised_late,
         *only("state-bytes"),
-        "Of the gates only state-bytes runs an int8 storage: its prompts leave other states than those of the reference.",
+        "Of the gates only state-bytes runs int8 storage: its prompts leave other states than those of the reference.",
         "blocks.0.attn.scores, position 0", "int8_kv",
     ),
     Mutation(
         "M21 scan_carry_drop", "the convolution of a step of several rows starts from nothing", "op table",
         broken.carry_dropped, *these({*CUT, *REFERENCE} - {"incremental", "shadow"}),
-        "Prompt in one step, then one row at a time: right, which is all that golden, shadow and incremental run. Steps "
+        "A prompt in one step, then a row at a time: right, and all that golden, shadow and incremental run. Steps "
         "of several rows after the first are wrong: chunk, isolation, batch, the checks of drafts and transcripts, and "
         "what follows a state.", "blocks.2.delta.conv_out, position 4", "uneven",
     ),
@@ -233,7 +233,7 @@ MUTATIONS = (
     ),
     Mutation(
         "X05 tuned_after_two_runs", "the third large step of an engine takes another kernel", "op table",
-        tuned_after_two_runs, *only("repeat"), "Only repeat runs 20 rows and more three times on one engine object.", NONE,
+        tuned_after_two_runs, *only("repeat"), "Only repeat runs 20 rows and more three times on one engine.", NONE,
     ),
     Mutation(
         "X06 boundary_tap", "a tap of the boundaries is shown something else", "engine", watching.shows_otherwise,

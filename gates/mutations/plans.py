@@ -47,7 +47,7 @@ def reads_the_residual(instructions: Any) -> None:
 
 
 def barrier_missing(instructions: Any) -> None:
-    """Without the barrier before the second norm it may run before the linear whose result it reads, and here it does."""
+    """Without its barrier the second norm may run before the linear whose result it reads, and here it does."""
     at = of_kind(instructions, "rms_norm", 1)
     before, norm = (Instruction.from_buffer_copy(instructions[i]) for i in (at - 1, at))
     assert norm.buffer[0] == before.buffer[OUT]
@@ -89,8 +89,9 @@ MUTATIONS = (
         "X26 plan_missing_barrier", "an instruction runs before the one whose result it reads", "plan",
         plan_edited(barrier_missing),
         *these({*ORACLE, *REFERENCE, "observer", "repeat"}),
-        PLANNED + "It reads what the buffer held before: buffers are shared, so that is another result of the same rows, "
-        "not of an earlier step, and the engine agrees with itself. A tap looks where the linear should have stored.",
+        PLANNED + "It reads what the buffer held before: buffers are shared, so that is another result of the same "
+        "rows, not of an earlier step, and the engine agrees with itself. A tap looks where the linear should "
+        "have stored.",
         "blocks.0.resid_mid, position 0", "planned", engine="host",
     ),
     Mutation(
@@ -100,10 +101,11 @@ MUTATIONS = (
             "a[r] = __builtin_fmaf(x[r * stride + j], w, a[r]);",
         )),
         *these({*ORACLE, *REFERENCE, "kernels", "chunk"}),
-        "As M08, and the instruction stands in the machine code. The kernel fuses whole groups of 32 terms and not the rest; "
-        "in a sum over positions the rest begins where the longest row of a tile ends, so a row feels its neighbours.",
+        "As M08, and the instruction stands in the machine code. The kernel fuses whole groups of 32 terms and not the "
+        "rest; in a sum over positions the rest begins where the longest row of a tile ends, so a row feels its "
+        "neighbours.",
         "blocks.0.attn.q, position 0", engine="host",
-        corrected="chunk was held to be blind. It alone has rows of more than 32 positions beside others, and sees them.",
+        corrected="chunk was held to be blind. It alone has rows beyond 32 positions beside others, and sees them.",
     ),
     Mutation(
         "X28 kernel_chunk_64", "a kernel sums in chunks of 64", "kernel source",

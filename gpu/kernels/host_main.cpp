@@ -29,7 +29,7 @@ struct Instruction {
 };
 
 struct Step {
-    i32 rows, selected, spans, layers, whole, chunks;
+    i32 rows, selected, spans, layers, whole, chunks, small;
     const i32* ids;
     const i32* select;
     const i32* positions;
@@ -241,7 +241,7 @@ void plan_run(void* handle, const Instruction* plan, int count, const Step* step
             }
             team.barrier();
         }
-    }, step->scratch_floats);
+    }, step->scratch_floats, step->small);
 }
 
 // Floats of scratch per thread, and of `part` per tile and chunk

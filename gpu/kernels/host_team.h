@@ -42,13 +42,14 @@ class Team {
         for (auto& worker : workers) worker.join();
     }
 
-    // job(thread, threads) on every thread; returns when all have returned. A forked child runs it alone.
+    // job(thread) on every thread; returns when all have returned. A small job, like every job of a forked child, runs
+    // on the calling thread alone: to meet others costs more than it saves, and on a busy machine far more.
     template <class Job>
-    void run(const Job& job, size_t scratch_floats) {
+    void run(const Job& job, size_t scratch_floats, bool small = false) {
         for (auto& room : scratch) {
             if (room.size() < scratch_floats + 64) room.resize(scratch_floats + 64);
         }
-        if (getpid() != home) threads = 1;
+        threads = small || getpid() != home ? 1 : size;
         if (threads == 1) return job(0);
         call = [](const void* j, int t) { (*(const Job*)j)(t); };
         what = &job;
@@ -75,7 +76,7 @@ class Team {
     }
 
     const int size;
-    int threads = size;  // that run; one in a forked child
+    int threads = size;  // that run the job
 
   private:
     void work(int t) {
