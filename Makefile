@@ -7,13 +7,13 @@ BIN := $(VENV)/bin
 SMOLLM2 := .cache/SmolLM2-135M-Instruct.Q4_1.gguf
 SOURCES := $(shell find api bench compare decode gates gpu models reference serve -name '*.py' -o -name '*.h' -o -name '*.jinja' -o -name '*.json' -o -name '*.safetensors')
 
-.PHONY: demo test test-real test-sanitized test-peers lint format lock clean
+.PHONY: demo test test-real test-wide test-sanitized test-peers lint format lock clean
 
 demo: $(VENV)/installed
 	$(BIN)/gnomon demo
 
 test: $(VENV)/installed lint
-	$(BIN)/python -m pytest -n 2 -m "not real and not peers and not sanitized"
+	$(BIN)/python -m pytest -n 2 -m "not real and not peers and not sanitized and not wide"
 
 lint: $(VENV)/installed
 	$(BIN)/ruff format --check .
@@ -22,6 +22,9 @@ lint: $(VENV)/installed
 
 test-real: $(VENV)/installed $(SMOLLM2)
 	$(BIN)/python -m pytest -m real
+
+test-wide: $(VENV)/installed $(SMOLLM2)
+	$(BIN)/python -m pytest -m wide
 
 test-sanitized: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 -m sanitized

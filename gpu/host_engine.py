@@ -56,8 +56,8 @@ class HostEngine(Engine[Any]):
             prepare(rows)
         group = config.heads // config.kv_heads
         layers = range(config.layers)
-        shape = (config.kv_heads, group, config.head_dim)
-        step = HostStep(self.host.team, rows, self.tables, want, layers, *shape, split=True, work=plan.work * len(rows.ids))
+        shape, work = (config.kv_heads, group, config.head_dim), plan.work * len(rows.ids)
+        step = HostStep(self.host.team, rows, self.tables, want, layers, *shape, split=True, work=work)
         count = step.struct.selected if plan.result.selected else len(rows.ids)
         out = cast(F32, aligned((count, plan.widths[0]), np.float32))
         arena = self._room(want, plan, len(rows.ids))

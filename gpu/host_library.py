@@ -45,9 +45,9 @@ class Carried(Structure):
 class Step(Structure):
     _fields_ = (
         ("rows", c_int32), ("selected", c_int32), ("spans", c_int32), ("layers", c_int32), ("whole", c_int32),
-        ("chunks", c_int32), ("small", c_int32), ("ids", c_void_p), ("select", c_void_p), ("positions", c_void_p), ("cos", c_void_p),
-        ("sin", c_void_p), ("span", POINTER(Span)), ("carried", POINTER(Carried)), ("buffers", POINTER(c_void_p)),
-        ("part", c_void_p), ("scratch_floats", c_size_t),
+        ("chunks", c_int32), ("small", c_int32), ("ids", c_void_p), ("select", c_void_p), ("positions", c_void_p),
+        ("cos", c_void_p), ("sin", c_void_p), ("span", POINTER(Span)), ("carried", POINTER(Carried)),
+        ("buffers", POINTER(c_void_p)), ("part", c_void_p), ("scratch_floats", c_size_t),
     )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ def aligned(shape: Sequence[int], dtype: Any = np.float32) -> NDArray[Any]:
 
 
 def huge(size: int) -> NDArray[Any]:
-    """Zeroed memory in pages as large as the system gives: a token reads all of it, and few pages are quicker to find."""
+    """Zeroed memory in large pages where the system has them: a token reads all of it."""
     pages = mmap.mmap(-1, -(-size // HUGE) * HUGE)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         pages.madvise(mmap.MADV_HUGEPAGE)
@@ -181,8 +181,8 @@ def _q4_1(data: Bytes) -> Made:
 
 
 def shifts(d: F32, m: F32, places: int) -> bool:
-    """Whether m - places * d is exact in f32 for every block, so that (places * d) * (1 + q / places) + (m - places * d)
-    rounds once, as (d * q) + m does"""
+    """Whether m - places * d is exact in f32 for every block, so that
+    (places * d) * (1 + q / places) + (m - places * d) rounds once, as (d * q) + m does"""
     with np.errstate(invalid="ignore"):
         wide = m.astype(np.float64) - places * d.astype(np.float64)
         return bool((wide.astype(np.float32) == wide).all())

@@ -23,7 +23,7 @@ from gnomon.reference.ops.sample import Sampling
 from gnomon.reference.protocol import F32
 from test_speculation import follow
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.wide
 
 PROMPTS = [p["text"] for p in json.loads((Path(__file__).parent / "prompts.json").read_text("utf-8"))["prompts"]]
 SLOW = {"numpy": 4, "mlx-array": 2}  # engine -> how many prompts of a tiny model it takes; of SmolLM2 it takes one

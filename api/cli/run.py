@@ -56,7 +56,7 @@ def command(
     stats: Annotated[
         bool, typer.Option("--stats", help="passes, guesses and seconds, on stderr or in the JSON")
     ] = False,
-    engine: EngineOption = "numpy",
+    engine: EngineOption = "fast",
     arm: ArmOption = "f32",
     kv: KvOption = "f32",
     as_json: JsonOption = False,
