@@ -30,26 +30,42 @@ def _host(model: Model, arm: str, kv: str) -> Engine[Any]:
     return host.engine(model, cast(Arm, arm), cast(Storage, kv))
 
 
+def _cupy(model: Model, arm: str, kv: str) -> Engine[Any]:
+    from gnomon.gpu import cupy_engine
+
+    return cupy_engine.engine(model, cast(Arm, arm), cast(Storage, kv))
+
+
+def _mlx_metal(model: Model, arm: str, kv: str) -> Engine[Any]:
+    from gnomon.gpu import mlx_metal
+
+    return mlx_metal.engine(model, cast(Arm, arm), cast(Storage, kv))
+
+
 _FACTORIES: dict[str, Callable[[Model, str, str], Engine[Any]]] = {
     "numpy": _numpy,
     "host": _host,
     "mlx-array": _mlx_array,
+    "mlx-metal": _mlx_metal,
+    "cupy": _cupy,
 }
 # A short name stands for the first table of these that can run here.
-_BEST = {"shadow": ("host", "mlx-array"), "fast": ("host", "numpy"), "mlx": ("mlx-array",)}
+_BEST = {"shadow": ("host", "mlx-array"), "fast": ("host", "numpy"), "mlx": ("mlx-metal", "mlx-array")}
 
 
 def engines() -> dict[str, str]:
     """Every engine by name, with "" where it can run here and otherwise the reason why it cannot."""
-    from gnomon.gpu import host, mlx_array
+    from gnomon.gpu import cupy_engine, host, mlx_array, mlx_metal
 
-    return {"numpy": "", "host": host.available() or "", "mlx-array": mlx_array.available() or ""}
+    shadows = {"host": host, "mlx-array": mlx_array, "mlx-metal": mlx_metal, "cupy": cupy_engine}
+    return {"numpy": "", **{name: module.available() or "" for name, module in shadows.items()}}
 
 
 def engine(name: str, model: Model, arm: str = "f32", kv: str = "f32") -> Engine[Any]:
-    """The engine `name` with `model` on it: "numpy", "host", "mlx-array"; "mlx" (the best MLX table), "shadow" (the
-    fastest table that is not the reference), "fast" ("host" where a C++ compiler is found, else "numpy"); or
-    "package.module:factory" for one's own, called with the model (and with arm and kv where they are not "f32").
+    """The engine `name` with `model` on it: "numpy", "host", "mlx-array", "mlx-metal", "cupy"; "mlx" (the best MLX
+    table), "shadow" (the fastest table of the CPU that is not the reference), "fast" ("host" where a C++ compiler is
+    found, else "numpy"); or "package.module:factory" for one's own, called with the model (and with arm and kv where
+    they are not "f32").
 
     arm: what `linear` multiplies, "f32", "bf16" or "int8"; kv: how keys and values are stored, the same three
     Raises UsageError for an unknown name, NotRunError where the engine cannot run on this machine.

@@ -87,10 +87,11 @@ def run_matrix(
     mutations: Sequence[Mutation],
     make_subject: Callable[[str], Subject],
     started: Started = lambda gate, engine: None,
-    gates: Mapping[str, Gate] = GATES,
+    gates: Mapping[str, Gate] | None = None,
 ) -> Iterator[Result]:
     """A result for each mutation: PASS where every gate did what the row says; `table` has a line for each gate. After
     all mutations one more, of the matrix as a whole."""
+    gates = gates or GATES
     systems: dict[tuple[str, str], Sound] = {}
     results: list[Result] = []
     for mutation in mutations:

@@ -10,6 +10,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from gnomon.gates.mutations.all import MUTATIONS
+from gnomon.gates.mutations.mutation import ALL
+
+ROWS = "## The rows"  # the section of the page that is made here
 ROW, CELL, LEFT, TOP, GAP = 17, 21, 244, 96, 12
 GROUPS = (
     ("asked once", ("comparator", "repository", "loader", "tokenizer", "sampler", "kernels")),
@@ -72,8 +76,9 @@ def picture(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         y = TOP + n * ROW
         yield f'<text x="8" y="{y + 12}">{escape(result["fault"])}</text>'
         for line in result["table"]:
-            told = escape(f"{result['fault']}, {line['gate']}: {line['verdict']} {line['detail']}".strip()[:300])
-            yield f'<rect class="{kind(line)}" x="{at[line["gate"]]}" y="{y}" {SIZE}><title>{told}</title></rect>'
+            said = escape(f"{result['fault']}, {line['gate']}: {line['verdict']} {line['detail']}".strip()[:200])
+            told = f"<title>{said}</title>" if line["verdict"] != "PASS" else ""
+            yield f'<rect class="{kind(line)}" x="{at[line["gate"]]}" y="{y}" {SIZE}>{told}</rect>'
     x, y = 8, height - 14
     for name, told in LEGEND:
         yield f'<rect class="{name}" x="{x}" y="{y - 11}" {SIZE}/><text x="{x + 24}" y="{y}">{told}</text>'
@@ -81,7 +86,27 @@ def picture(results: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield "</svg>"
 
 
+def table() -> Iterator[str]:
+    """The lines of a table of what every row expects."""
+    yield "| mutation | what is broken | fires | may fire | first difference |"
+    yield "| --- | --- | --- | --- | --- |"
+    for m in MUTATIONS.values():
+        fires, may = ", ".join(sorted(m.must)), ", ".join(sorted(ALL - m.must - m.blind))
+        yield f"| {m.name} | {m.where}: {m.what} | {fires} | {may} | {m.first} |"
+    yield ""
+    for m in MUTATIONS.values():
+        if m.corrected:
+            yield f"- **{m.name}**: {m.corrected}"
+
+
+def written(page: str) -> str:
+    """The page with its last section made again."""
+    return "\n".join([page.partition(ROWS)[0] + ROWS, "", *table(), ""])
+
+
 if __name__ == "__main__":
-    source, target = map(Path, sys.argv[1:])
+    source, docs = map(Path, sys.argv[1:])
     summary = json.loads(source.read_text("utf-8").splitlines()[-1])
-    target.write_text("\n".join(picture(summary["results"])) + "\n", "utf-8")
+    (docs / "kill-matrix.svg").write_text("\n".join(picture(summary["results"])) + "\n", "utf-8")
+    page = docs / "kill-matrix.md"
+    page.write_text(written(page.read_text("utf-8")), "utf-8")

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gnomon.decode.text import Request
 from gnomon.gates.faults.breaking import put
 from gnomon.gates.gate import AnyEngine, Subject
@@ -38,7 +41,7 @@ class Everything:
     def wants(self, name: str) -> bool:
         return True
 
-    def __call__(self, *shown: Any) -> None:
+    def __call__(self, name: str, value: F32, pos: NDArray[np.int64], op: str, inputs: tuple[str, ...]) -> None:
         """The log is kept by `Shown`, which knows the sequences."""
 
 
@@ -180,7 +183,7 @@ def planned(subject: Subject, model: Model, ids: list[int], log: Log) -> None:
         def wants(self, name: str) -> bool:
             return name in stored
 
-        def __call__(self, name: str, value: F32, pos: Any, *more: Any) -> None:
+        def __call__(self, name: str, value: F32, pos: NDArray[np.int64], op: str, inputs: tuple[str, ...]) -> None:
             places = [(int(p), 0) for p in pos]
             log.append(Seen(name, tuple(zip(places, (row.tobytes() for row in value), strict=True))))
 

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import gnomon
+from gnomon import cli
 from gnomon.engines import engines
 from gnomon.gates import matrix
 from gnomon.gates.all import GATES
 from gnomon.gates.gate import Gate, Outcome, Subject
 from gnomon.gates.golden import golden
-from gnomon.gates.matrix_page import picture
+from gnomon.gates.matrix_page import picture, written
 from gnomon.gates.matrix_walk import WALKS, first_difference
 from gnomon.gates.mutations.all import ELSEWHERE, MUTATIONS
 from gnomon.gates.mutations.mutation import ALL, Mutation, only
@@ -95,9 +97,33 @@ def test_a_row_that_expects_nothing_cannot_be_made() -> None:
         replace(MUTATIONS["M38 cmp_nan"], must=frozenset({"comparators"}))
 
 
-def test_no_unknown_mutation_is_chosen() -> None:
-    with pytest.raises(UsageError, match="Expected a mutation among M01"):
-        matrix.chosen("M99")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["M99"], "Expected a mutation among M01, "),
+        (["-e", "numpy"], "Expected --matrix without --falsify and --engine"),
+        (["--falsify"], "Expected --matrix without --falsify and --engine"),
+    ],
+    ids=["unknown", "engine", "falsify"],
+)
+def test_no_matrix_of_something_else_is_run(words: list[str], said: str) -> None:
+    result = CliRunner().invoke(cli.app, ["gate", "--matrix", *words])
+    assert isinstance(result.exception, UsageError)
+    assert said in str(result.exception)
+
+
+def test_the_matrix_on_the_command_line_ends_in_its_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Through one gate, with a receipt that holds the digest of the row and what each gate did."""
+    monkeypatch.setattr(matrix, "GATES", gates("comparator"))
+    result = CliRunner().invoke(cli.app, ["gate", "M38", "--matrix", "--receipt", str(tmp_path / "r.jsonl")])
+    line, text = result.stdout.splitlines()
+    assert line.startswith("PASS      matrix         numpy      caught: M38 cmp_nan: comparator")
+    summary = json.loads(text)
+    assert (summary["what"], summary["verdict"], summary["exit_code"], result.exit_code) == ("matrix", "PASS", 0, 0)
+    records = [json.loads(record) for record in (tmp_path / "r.jsonl").read_text("utf-8").splitlines()]
+    (row,) = (record for record in records if record.get("fault") == NAN.name)
+    assert row["header_sha256"] == NAN.digest
+    assert row["table"][0]["verdict"] == "FAIL"
 
 
 # What must not pass.
@@ -200,5 +226,10 @@ def test_the_picture_shows_what_is_wrong() -> None:
     assert "&lt;x&gt;" in text
 
 
-def test_the_catalogue_is_stored_as_json() -> None:
-    assert json.loads(json.dumps(golden("matrix")))["rows"]
+def test_the_page_lists_what_the_rows_expect() -> None:
+    """After a change: `python -m gnomon.gates.matrix_page matrix.json docs`."""
+    page = (Path(__file__).parent.parent / "docs" / "kill-matrix.md").read_text("utf-8")
+    assert page == written(page)
+    picture_shown = (Path(__file__).parent.parent / "docs" / "kill-matrix.svg").read_text("utf-8")
+    assert all(f">{name}</text>" in picture_shown for name in MUTATIONS)
+    assert picture_shown.count('class="wrong"') == 1  # in the legend

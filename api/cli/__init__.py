@@ -67,8 +67,9 @@ app.command("compare")(exiting(compare.command))
 
 app.command("gate")(exiting(gate.command))
 
-evidence = typer.Typer(help="Check receipts of gates.", no_args_is_help=True)
+evidence = typer.Typer(help="Check receipts of gates, and hold two against each other.", no_args_is_help=True)
 evidence.command("verify")(exiting(receipts.verify_file))
+evidence.command("compare")(exiting(receipts.compare_files))
 evidence.callback()(receipts.group)
 app.add_typer(evidence, name="receipts")
 

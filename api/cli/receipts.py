@@ -1,13 +1,15 @@
-"""`gnomon receipts verify`: whether the lines of a receipt are those that were written."""
+"""`gnomon receipts`: whether the lines of a receipt are those that were written, and where two of them differ."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gnomon.cli.options import JsonOption
 from gnomon.gates.all import GATES
+from gnomon.gates.receipt_compare import differences
 from gnomon.reference.chain import ChainError, Record, verify
 from gnomon.reference.errors import UsageError
 
@@ -25,10 +27,7 @@ def verify_file(
 ) -> int:
     """Check every line. Exit 0: nothing was edited, removed, added or reordered; 1: something was; 2: unreadable."""
     key = None if public_key is None else read_public_key(public_key)
-    try:
-        lines = file.read_text("ascii").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"Expected a receipt at {str(file)!r} but reading it failed: {error}") from error
+    lines = read_lines(file)
     try:
         records = verify(lines, key)
     except ChainError as error:
@@ -51,6 +50,37 @@ def verify_file(
     else:
         show(found)
     return 0
+
+
+def compare_files(
+    first: Annotated[Path, typer.Argument(help="a receipt")],
+    second: Annotated[Path, typer.Argument(help="the receipt of another run or machine")],
+    as_json: JsonOption = False,
+) -> int:
+    """Which fields of two receipts differ. Exit 0: every result is the same; 1: a result differs, or one was edited."""
+    found = differences(*(verify(read_lines(file)) for file in (first, second)))
+    wrong = any(d.result for d in found)
+    if as_json:
+        print(json.dumps({"results_equal": not wrong, "differences": [asdict(d) for d in found]}))
+        return int(wrong)
+    for d in found:
+        print(f"{'RESULT ' if d.result else '       '}{d.record}: {d.field}: {shown(d.first)} | {shown(d.second)}")
+    print("results differ" if wrong else f"every result is the same; {len(found)} circumstances differ")
+    return int(wrong)
+
+
+def shown(value: Any) -> str:
+    """A value as short as it can stay and still be told apart."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def read_lines(file: Path) -> list[str]:
+    """The lines of a receipt. Raises UsageError for what cannot be read."""
+    try:
+        return file.read_text("ascii").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"Expected a receipt at {str(file)!r} but reading it failed: {error}") from error
 
 
 def other_headers(records: list[Record]) -> list[str]:

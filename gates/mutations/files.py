@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def encodes(change: Callable[[Tokenizer, str], list[int]]) -> Fault:
             honest = model.tokenizer
             if honest is None:
                 return model
-            other = Tokenizer(honest._core)
+            other = copy(honest)
             setattr(other, "encode", lambda text, **named: change(honest, text))  # noqa: B010
             return replace(model, tokenizer=other)
 
