@@ -16,6 +16,7 @@ from gnomon.gates import (
     repeat,
     repository,
     restore,
+    roofline,
     sampler,
     settled,
     shadow,
@@ -52,5 +53,5 @@ GATES: dict[str, Gate] = {
         restore,
     )
 }
-# Run by name only: what they answer may be no without anything being wrong.
-EXPERIMENTS: dict[str, Gate] = {ids.GATE.name: ids.GATE}
+# Run by name only: their answer may be no without anything being wrong, or needs a machine with nothing else to do.
+EXPERIMENTS: dict[str, Gate] = {gate.name: gate for gate in (ids.GATE, roofline.GATE)}

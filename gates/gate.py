@@ -18,6 +18,7 @@ from gnomon.decode.batch import Batch
 from gnomon.decode.checkpoints import Checkpoints
 from gnomon.decode.generate import Generation
 from gnomon.decode.transcript import verify_lines
+from gnomon.gates.streaming import Meter
 from gnomon.gpu.host_build import Built
 from gnomon.gpu.host_library import library
 from gnomon.reference.engine import Engine
@@ -101,6 +102,7 @@ class Subject:
     sample:      draws a token from a row of logits; verify_transcript: what takes the lines of a transcript, or raises
     checkpoints: makes the prefix checkpoints of an engine, of so many bytes at most
     kernels:     the compiled kernels of the host engine
+    meter:       what speed is measured with
     """
 
     engine: MakeEngine
@@ -117,6 +119,7 @@ class Subject:
     verify_transcript: Callable[[AnyEngine, Sequence[str]], None] = verify_lines
     checkpoints: Callable[[AnyEngine, int], Checkpoints] = Checkpoints
     kernels: Callable[[], Built] = library
+    meter: Meter = field(default_factory=Meter)
 
 
 Fault = Callable[[Subject], Subject]

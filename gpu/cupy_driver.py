@@ -76,6 +76,9 @@ class CupyDriver:
         return lambda: graph.launch(self.stream)
 
     # --- memory -----------------------------------------------------------------------------------------------------
+    def cache_bytes(self) -> int:
+        return int(runtime.getDeviceProperties(cupy.cuda.Device().id)["l2CacheSize"])
+
     def room(self, nbytes: int) -> Memory:
         with self.stream:  # the pool gives memory back in the order of this stream
             held = cupy.cuda.alloc(nbytes)
@@ -132,19 +135,3 @@ def binary(text: str, flags: Sequence[str], name: str, target: str) -> bytes:
         raise NotRunError(f"Expected {compiler()} to compile kernel {name} but it failed: {log[0]}") from error
     finally:
         nvrtc.destroyProgram(program)
-
-
-def streaming_rate(driver: CupyDriver, nbytes: int, times: int) -> float:
-    """Bytes per second that a copy within the device reads and writes, best of so many: what bandwidth there is."""
-    one, other = driver.room(nbytes), driver.room(nbytes)
-    best = 0.0
-    for _ in range(times):
-        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record(driver.stream)
-        driver.copy(other, one)
-        stop.record(driver.stream)
-        stop.synchronize()
-        best = max(best, 2 * nbytes / (cupy.cuda.get_elapsed_time(start, stop) / 1e3))
-    return best
-
-

@@ -21,7 +21,7 @@ from gnomon.reference.errors import NotRunError
 
 COMPILERS = ("c++", "g++", "clang++")
 FLAGS = (
-    "-std=c++20", "-O3", "-march=native",
+    "-std=c++20", "-O3",
     "-ffp-contract=off",  # the contract: a product that feeds a sum is rounded first
     "-fno-math-errno", "-fno-trapping-math",  # a square root is one instruction, a select has no branch; no bit moves
     "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unknown-pragmas",
@@ -31,7 +31,7 @@ WIDE = "-mprefer-vector-width=512"  # of x86 alone
 
 @dataclass(frozen=True)
 class Compiler:
-    """command: how it is called; version: what it says of itself; target: digest of what its native target defines"""
+    """command: how it is called; version: what it says of itself; target: digest of what its target defines"""
 
     command: tuple[str, ...]
     version: str
@@ -80,8 +80,18 @@ def compiler(command: str | None = None) -> Compiler:
 
 def describe(command: tuple[str, ...]) -> Compiler:
     version = run((*command, "--version")).splitlines()[0]
-    macros = run((*command, "-march=native", "-dM", "-E", "-x", "c++", os.devnull))
-    return Compiler(command, version, hashlib.sha256(macros.encode()).hexdigest())
+    return Compiler(command, version, hashlib.sha256(macros(command).encode()).hexdigest())
+
+
+def march(command: tuple[str, ...]) -> tuple[str, ...]:
+    """This CPU is the target, unless the command names another by -march or -mcpu."""
+    return () if any(word.startswith(("-march=", "-mcpu=")) for word in command) else ("-march=native",)
+
+
+@cache
+def macros(command: tuple[str, ...]) -> str:
+    """What the compiler defines for its target."""
+    return run((*command, *march(command), "-dM", "-E", "-x", "c++", os.devnull))
 
 
 def run(command: tuple[str, ...]) -> str:
@@ -109,7 +119,8 @@ def build(main: str, sources: dict[str, str], extra: tuple[str, ...] = (), cxx: 
     Raises NotRunError where there is no compiler or it fails.
     """
     found = compiler(cxx)
-    flags = (*FLAGS, WIDE, *extra) if "-mavx512f" in extra or has_avx512(found.command) else (*FLAGS, *extra)
+    wide = "-mavx512f" in extra or "__AVX512F__" in macros(found.command)
+    flags = (*march(found.command), *FLAGS, *((WIDE,) if wide else ()), *extra)
     digest = hashlib.sha256("\0".join([main, *(f"{n}\0{t}" for n, t in sources.items())]).encode()).hexdigest()
     key = hashlib.sha256("\0".join([digest, *flags, *found.command, found.version, found.target]).encode()).hexdigest()
     path = cache_folder() / f"host-{key[:32]}.so"
@@ -117,11 +128,6 @@ def build(main: str, sources: dict[str, str], extra: tuple[str, ...] = (), cxx: 
         if not path.exists():
             compile_aside(main, sources, (*found.command, *flags), path)
     return Built(ctypes.CDLL(str(path)), path, found, flags, digest)
-
-
-@cache
-def has_avx512(command: tuple[str, ...]) -> bool:
-    return "__AVX512F__" in run((*command, "-march=native", "-dM", "-E", "-x", "c++", os.devnull))
 
 
 @contextmanager

@@ -48,8 +48,10 @@ class Launch:
 
 
 class Driver(Protocol):
-    """What runs kernels on memory that they write in place: a CUDA or ROCm device, or what stands in for one. Everything
-    happens in the order of the calls; `download` waits for it."""
+    """What runs kernels on memory that they write in place: a CUDA or ROCm device, or what stands in for one.
+
+    Everything happens in the order of the calls; `download` waits for it.
+    """
 
     target: Literal["cuda", "hip"]
 
@@ -65,6 +67,10 @@ class Driver(Protocol):
 
     def capture(self, launches: Sequence[Launch]) -> Callable[[], None] | None:
         """All of them as one submission, to be made again and again; None where the device has no such thing."""
+        ...
+
+    def cache_bytes(self) -> int:
+        """Of the last-level cache"""
         ...
 
     def room(self, nbytes: int) -> Memory: ...

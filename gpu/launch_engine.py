@@ -1,5 +1,6 @@
-"""The engine on CUDA or ROCm: a step replays a plan whose launches were bound once; a tap, or a mixture of experts, runs
-op by op. A step of one row per sequence is bound for all that look like it, and submitted as one where the device can.
+"""The engine on CUDA or ROCm: a step replays a plan whose launches were bound once; a tap, or a mixture of experts,
+runs op by op. A step of one row per sequence is bound for all that look like it, and submitted as one where the device
+can.
 """
 
 from collections.abc import Callable

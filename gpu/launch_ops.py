@@ -305,5 +305,3 @@ def starts(spans: Sequence[Span]) -> dict[str, NDArray[np.int32]]:
     """start, stop and length of every sequence"""
     columns = np.array([(s.start, s.stop, s.state.length) for s in spans], np.int32).reshape(-1, 3).T
     return {name: np.ascontiguousarray(c) for name, c in zip(("start", "stop", "length"), columns, strict=True)}
-
-

@@ -39,7 +39,9 @@ class Pieces:
 
     def arrays(self) -> dict[str, NDArray[np.int32]]:
         columns = zip(*((s.start, s.stop, n) for s, n in zip(self.spans, self.lengths, strict=True)), strict=True)
-        return {f"piece.{name}": np.array(c, np.int32) for name, c in zip(("start", "stop", "length"), columns, strict=True)}
+        return {
+            f"piece.{name}": np.array(c, np.int32) for name, c in zip(("start", "stop", "length"), columns, strict=True)
+        }
 
 
 def pieces(rows: Rows, heads: int, d: int, chunks: int = 0) -> Pieces:

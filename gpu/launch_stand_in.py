@@ -63,6 +63,9 @@ class StandInDriver:
 
         return replay
 
+    def cache_bytes(self) -> int:
+        return 1 << 16
+
     def room(self, nbytes: int) -> Memory:
         raw = np.full(nbytes + 64, 0xFF, np.uint8)
         return Memory(raw.ctypes.data + -raw.ctypes.data % 64, nbytes, raw)

@@ -1,5 +1,5 @@
-"""What stands in for mx.fast.metal_kernel: it takes the same arguments, refuses what MLX or Apple's compiler would refuse
-or leave to chance, and runs the kernel by stand_in.py. The arrays are those of MLX on the CPU."""
+"""What stands in for mx.fast.metal_kernel: it takes the same arguments, refuses what MLX or Apple's compiler would
+refuse or leave to chance, and runs the kernel by stand_in.py. The arrays are those of MLX on the CPU."""
 
 import importlib.util
 from collections.abc import Callable, Sequence
@@ -58,7 +58,9 @@ def make(
     ) -> list[Any]:
         """grid: threads in all. Outputs start as NaN."""
         if grid[0] % threadgroup[0] or grid[1:] != (1, 1) or threadgroup != (kernel.threads, 1, 1):
-            raise ValueError(f"Expected whole groups of {kernel.threads} threads for {name} but got {grid}, {threadgroup}")
+            raise ValueError(
+                f"Expected whole groups of {kernel.threads} threads for {name} but got {grid}, {threadgroup}"
+            )
         mx.eval(list(inputs))
         given = [np.ascontiguousarray(np.array(x)) for x in inputs]
         for a, x in zip(arguments, given, strict=True):
@@ -82,7 +84,9 @@ def make(
 def engine(model: Model, arm: Arm = "f32", kv: Storage = "f32", scratch_fill: float = 0.0) -> Engine[Any]:
     """Raises NotRunError where MLX is absent."""
     if importlib.util.find_spec("mlx") is None:
-        raise NotRunError("Expected MLX for the arrays of the Metal engine but it is not installed: pip install 'mlx[cpu]'")
+        raise NotRunError(
+            "Expected MLX for the arrays of the Metal engine but it is not installed: pip install 'mlx[cpu]'"
+        )
     from gnomon.gpu.mlx_metal_ops import MlxMetalOps
 
     return Engine("stand-in-metal", model, MlxMetalOps(arm, kv, scratch_fill, make))

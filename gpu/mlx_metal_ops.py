@@ -1,5 +1,5 @@
-"""The op table on Metal: the kernels through mx.fast.metal_kernel. An MLX array never changes once made, so every launch
-gives new arrays, a state refers to what it holds, and a step is one graph that `finish` evaluates.
+"""The op table on Metal: the kernels through mx.fast.metal_kernel. An MLX array never changes once made, so every
+launch gives new arrays, a state refers to what it holds, and a step is one graph that `finish` evaluates.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -126,9 +126,7 @@ class MlxMetalOps(LaunchOps):
         if self.arm != "int8":
             return super().activation(x)
         rows, width = x.shape
-        q, scale = self.call(
-            "quant_rows", {"x": x}, {"q": x.shape, "scale": (rows, 1)}, {"rows": rows, "n": width}
-        )
+        q, scale = self.call("quant_rows", {"x": x}, {"q": x.shape, "scale": (rows, 1)}, {"rows": rows, "n": width})
         return q, scale
 
     # --- calls ------------------------------------------------------------------------------------------------------

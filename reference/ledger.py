@@ -8,12 +8,12 @@ import fcntl
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from gnomon.reference.chain import START, ChainError, Record, canonical, verify
 from gnomon.reference.errors import UsageError
@@ -36,7 +36,7 @@ class Ledger:
         Raises UsageError where the file cannot be had alone, ChainError where it does not hold together.
         """
         self._lock = Lock()
-        opened = tempfile.TemporaryFile if path is None else partial(path.open, "a+b")
+        opened: Callable[[], Any] = tempfile.TemporaryFile if path is None else partial(path.open, "a+b")
         with ExitStack() as stack:
             try:
                 self._file: BinaryIO = stack.enter_context(opened())

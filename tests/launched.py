@@ -1,6 +1,7 @@
 """A shadow beside the reference on `micro`: bits of logits and states, for the tests of engines on GPUs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,16 +9,22 @@ import numpy as np
 from gnomon.compare.same import assert_same_bytes
 from gnomon.engines import engine
 from gnomon.models import micro
+from gnomon.models.micro import CONFIG
+from gnomon.reference.config import Moe
 from gnomon.reference.engine import Engine
+from gnomon.reference.families import family
 from gnomon.reference.model import Model
 from gnomon.reference.protocol import Rows
 from gnomon.reference.state import State
+from gnomon.reference.weights import Weight
 from running import LONG, assert_same_state
 
 PROMPT = LONG[:6]
 
 
-def assert_same_steps(shadow: Engine[Any], steps: Sequence[int], arm: str = "f32", kv: str = "f32", start: int = 0) -> None:
+def assert_same_steps(
+    shadow: Engine[Any], steps: Sequence[int], arm: str = "f32", kv: str = "f32", start: int = 0
+) -> None:
     """The ids of LONG in steps of so many rows, from a state of `start` positions that the reference made."""
     reference = engine("numpy", shadow.model, arm, kv)
     a, b = reference.new(), shadow.new()
@@ -79,14 +86,7 @@ def differs(shadow: Engine[Any], ids: Sequence[int] = PROMPT) -> bool:
 
 def mixture() -> Model:
     """micro with experts in its last layer: no plan can be made of it."""
-    from dataclasses import replace
-
-    from gnomon.models.micro import CONFIG
-    from gnomon.reference.config import Moe
-    from gnomon.reference.families import family
-    from gnomon.reference.weights import Weight
-
-    config = replace(CONFIG, moe=Moe(experts=5, top_k=2, ffn=24, shared_ffn=8, normalise=True, layers=frozenset({2})))
+    config = replace(CONFIG, moe=Moe(experts=5, top_k=2, ffn=24, shared_ffn=8, normalise=True, layers=(2,)))
     rng, weights = np.random.default_rng(5), {}
     for name, spec in family(config.family).specs(config).items():
         values = rng.normal(size=spec.shape).astype("<f4") / np.float32(4)

@@ -24,7 +24,7 @@ from gnomon.gates.matrix_walk import WALKS, first_difference
 from gnomon.gates.mutations.all import ELSEWHERE, MUTATIONS
 from gnomon.gates.mutations.mutation import ALL, Mutation, only
 from gnomon.gates.run import Result, subject
-from gnomon.reference.errors import UsageError
+from gnomon.reference.errors import NotRunError, UsageError
 
 VECTORS = Path(gnomon.__file__).parent / "vectors"
 QUICK = ("comparator", "tokenizer", "finite", "golden", "shadow", "incremental", "isolation", "restore")
@@ -165,6 +165,15 @@ def test_a_gate_that_fails_on_the_sound_system_is_seen() -> None:
     failing = replace(GATES["comparator"], run=lambda subject: Outcome("FAIL", "always"))
     (result,) = matrix.run_matrix([NAN], sound, gates={"comparator": failing})
     assert "comparator is FAIL on the sound system: always" in result.outcome.detail
+
+
+def test_a_row_whose_engine_is_missing_is_not_run() -> None:
+    def missing(*asked: Any) -> gnomon.Engine[Any]:
+        raise NotRunError("no compiler")
+
+    row = MUTATIONS["X25 plan_wrong_buffer"]
+    (result,) = matrix.run_matrix([row], lambda name: replace(sound(), engine=missing), gates=gates("finite"))
+    assert (result.outcome.verdict, result.outcome.detail) == ("NOT RUN", "finite: no compiler")
 
 
 def test_no_walk_of_sound_engines_differs() -> None:

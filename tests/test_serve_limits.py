@@ -7,16 +7,19 @@ from contextlib import ExitStack
 from typing import Any
 
 import httpx2
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from gnomon.decode.state_file import state_stream
 from gnomon.engines import engine as engine_of
 from gnomon.models import micro
 from gnomon.reference.engine import Engine
 from gnomon.reference.protocol import F32, Rows
+from gnomon.reference.state import state_specs
 from gnomon.serve.app import BODY, TRANSFERS, app
-from running import LONG, SHORT
-from serving import BINARY, JSON, dropped, eventually, file_of, serving
+from running import SHORT
+from serving import BINARY, JSON, dropped, eventually, serving
 
 PATHS = ["/v1/models", "/v1/state", "/v1/state/export?id=x", "/v1/ledger/verify", "/openapi.json", "/nothing"]
 QUICK = {"prompt": SHORT, "max_tokens": 1}
@@ -81,6 +84,17 @@ def test_a_body_of_100_mb_is_refused_and_told(node: httpx2.Client, announced: bo
     assert serves_on(node)
 
 
+def test_a_client_that_sends_all_before_it_reads_sees_why(node: httpx2.Client) -> None:
+    """A server that closed with bytes unread would reset the connection, and the response with it."""
+    size = 32 << 20
+    head = (
+        f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {size}"
+    )
+    with socket.create_connection((node.base_url.host, node.base_url.port or 80), timeout=30) as connection:
+        connection.sendall(head.encode() + b"\r\n\r\n" + b" " * size)
+        assert b" 413 " in connection.recv(65536)
+
+
 def test_the_largest_body_is_read(node: httpx2.Client) -> None:
     body = json.dumps(QUICK).encode()
     for size, status in ((BODY, 200), (BODY + 1, 413)):
@@ -101,7 +115,9 @@ def test_a_slow_client_is_not_waited_for(node: httpx2.Client, path: str) -> None
 def test_a_client_that_does_not_read_is_not_waited_for() -> None:
     """As many of them as may have a state sent, of which nobody takes more than the beginning."""
     engine = engine_of("numpy", micro())
-    data = file_of(engine, LONG * 4)
+    ids = [1] * 4000
+    arrays = {name: np.zeros(*spec) for name, spec in state_specs(micro().config, "f32", len(ids)).items()}
+    data = b"".join(state_stream(engine, engine.load(arrays, ids)))  # more than fits between two programs
     with serving(engine, patience=1.0) as client, ExitStack() as stack:
         name = client.post("/v1/state/import", content=data, headers=BINARY).json()["id"]
         for _ in range(TRANSFERS):

@@ -21,7 +21,7 @@ def openai() -> Any:
 def client(openai: Any) -> Iterator[Any]:
     with (
         serving(engine_of("numpy", chatting()), token="secret") as node,
-        openai.OpenAI(base_url=f"{node.base_url}v1".replace("//v1", "/v1"), api_key="secret", max_retries=0) as made,
+        openai.OpenAI(base_url=f"{str(node.base_url).rstrip('/')}/v1", api_key="secret", max_retries=0) as made,
     ):
         yield made
 

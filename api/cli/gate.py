@@ -64,8 +64,9 @@ def command(
     if receipt_file is not None and not receipt_file.parent.is_dir():
         raise UsageError(f"Expected a folder for the receipt but there is no {str(receipt_file.parent)!r}")
     gates = [asked[name]] if name and not as_matrix else list(GATES.values())
-    absent = {} if engine else {n: reason for n, reason in all_engines().items() if reason}
-    wanted = list(dict.fromkeys(map(full_name, engine or [n for n in all_engines() if n not in absent])))
+    asked_for = [mutation.engine for mutation in mutations] or engine
+    absent = {} if engine or as_matrix else {n: reason for n, reason in all_engines().items() if reason}
+    wanted = list(dict.fromkeys(map(full_name, asked_for or [n for n in all_engines() if n not in absent])))
     for wanted_name in wanted:
         known(wanted_name)
 

@@ -108,7 +108,7 @@ def paired(peers: list[str], tokens: list[str]) -> dict[str, str | None]:
     for url in urls:
         if not url.startswith(("http://", "https://")) or "@" in url or "?" in url:
             raise UsageError(f"Expected --peer to be a URL such as http://127.0.0.1:8001 but got {url!r}")
-    given = [printable("--peer-token", one) for one in tokens]
+    given: list[str | None] = [printable("--peer-token", one) for one in tokens]
     return dict(zip(urls, given or [None] * len(urls), strict=True))
 
 
