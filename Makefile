@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SMOLLM2 := .cache/SmolLM2-135M-Instruct.Q4_1.gguf
 SOURCES := $(shell find api bench compare decode gates gpu models reference serve -name '*.py' -o -name '*.h' -o -name '*.jinja' -o -name '*.json' -o -name '*.safetensors')
 
-.PHONY: demo test test-real test-wide test-sanitized test-peers lint format lock clean
+.PHONY: demo test matrix test-real test-wide test-sanitized test-peers lint format lock clean
 
 demo: $(VENV)/installed
 	$(BIN)/gnomon demo
@@ -22,6 +22,9 @@ lint: $(VENV)/installed
 
 test-real: $(VENV)/installed $(SMOLLM2)
 	$(BIN)/python -m pytest -m real
+
+matrix: $(VENV)/installed
+	$(BIN)/gnomon gate --matrix
 
 test-wide: $(VENV)/installed $(SMOLLM2)
 	$(BIN)/python -m pytest -m wide

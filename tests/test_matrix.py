@@ -124,6 +124,8 @@ def test_the_matrix_on_the_command_line_ends_in_its_verdict(monkeypatch: pytest.
     (row,) = (record for record in records if record.get("fault") == NAN.name)
     assert row["header_sha256"] == NAN.digest
     assert row["table"][0]["verdict"] == "FAIL"
+    verified = CliRunner().invoke(cli.app, ["receipts", "verify", str(tmp_path / "r.jsonl"), "--json"])
+    assert json.loads(verified.stdout)["other_headers"] == []
 
 
 # What must not pass.

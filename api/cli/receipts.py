@@ -9,6 +9,7 @@ import typer
 
 from gnomon.cli.options import JsonOption
 from gnomon.gates.all import GATES
+from gnomon.gates.mutations.all import MUTATIONS
 from gnomon.gates.receipt_compare import differences
 from gnomon.reference.chain import ChainError, Record, verify
 from gnomon.reference.errors import UsageError
@@ -84,9 +85,15 @@ def read_lines(file: Path) -> list[str]:
 
 
 def other_headers(records: list[Record]) -> list[str]:
-    """Gates of the receipt whose question was not the one this version asks."""
-    asked = {r["gate"].partition(" / ")[0]: r.get("header_sha256") for r in records if r.get("type") == "gate"}
-    return [name for name, digest in asked.items() if name not in GATES or GATES[name].header.digest != digest]
+    """Gates and mutations of the receipt whose question was not the one this version asks."""
+    frozen = {name: gate.header.digest for name, gate in GATES.items()}
+    frozen |= {f"matrix {name}": mutation.digest for name, mutation in MUTATIONS.items()} | {"matrix": ""}
+    asked: dict[str, Any] = {}
+    for r in records:
+        if r.get("type") == "gate":
+            name = r["gate"].partition(" / ")[0]
+            asked[f"matrix {r['fault']}" if name == "matrix" and "fault" in r else name] = r.get("header_sha256")
+    return [name for name, digest in asked.items() if frozen.get(name) != digest]
 
 
 def show(found: Record) -> None:
