@@ -82,7 +82,9 @@ def run(subject: Subject) -> Outcome:
             raise VoidError(f"the clock did not move during {name}")
         spread = float(np.median(each)) / min(each) - 1
         if spread > n["spread"]:
-            raise VoidError(f"spread of {name}: the median takes {spread:.0%} longer than the best, expected 10% at most")
+            raise VoidError(
+                f"spread of {name}: the median takes {spread:.0%} longer than the best, expected 10% at most"
+            )
     reading = n["steps"] * held / min(times["decode"])
     memory = stream.nbytes / min(times["stream"])
     share = reading / memory
