@@ -40,13 +40,13 @@ def run(names: list[str]) -> dict[str, dict[str, Any]]:
     }
 
 
-def leaves(value: dict[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
-    """Hashes and ids by dotted names, the taps first: they stand in the order in which they were made."""
-    for key, inner in sorted(value.items(), key=lambda item: item[0] != "taps"):
+def leaves(one: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Hashes and ids of a digest by name, the taps first: they stand in the order in which they were made."""
+    for key, inner in sorted(one.items(), key=lambda item: item[0] != "taps"):
         if isinstance(inner, dict):
             yield from ((f"{key} {name}", entry) for name, entry in inner.items())
         else:
-            yield f"{at}{key}", inner
+            yield key, inner
 
 
 def differences(expected: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:

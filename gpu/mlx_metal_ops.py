@@ -74,13 +74,13 @@ class MetalKV:
 
 
 class MlxMetalOps(LaunchOps):
-    """make: what makes a kernel; the rest as in HostOps"""
+    """make: what makes a kernel, else mx.fast.metal_kernel; the rest as in HostOps"""
 
     def __init__(
-        self, arm: Arm = "f32", kv: Storage = "f32", scratch_fill: float = 0.0, make: Make = mx.fast.metal_kernel
+        self, arm: Arm = "f32", kv: Storage = "f32", scratch_fill: float = 0.0, make: Make | None = None
     ) -> None:
         super().__init__(arm, kv, scratch_fill)
-        self.make = make
+        self.make: Make = make or cast(Make, mx.fast.metal_kernel)
         self.kernels: dict[str, Callable[..., list[mx.array]]] = {}
 
     # --- border -----------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class MlxMetalOps(LaunchOps):
             some = [self.part(x, span.start, span.stop) for x in inputs]
             count, sizes = span.stop - span.start, {"start": 0, "stop": span.stop - span.start}
             if op == "kv_append":
-                span.state.pending[layer] = self.append(cache, *some, span.state.length)
+                span.state.pending[layer] = self.append(cache, some[0], some[1], span.state.length)
             elif op == "attention":
                 parts += self.attention_in_pieces(some[0], cache, span.state.length, given)
             elif op == "causal_conv":

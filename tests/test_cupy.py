@@ -1,4 +1,4 @@
-"""Engine "cupy" where there is no GPU: its dispatch on NumPy memory, its kernels by the stand-in, bits by the reference."""
+"""Engine "cupy" where there is no GPU: dispatch on NumPy memory, kernels by the stand-in, bits by the reference."""
 
 import sys
 from collections.abc import Callable, Iterator

@@ -40,7 +40,12 @@ LEAF void dot_chunk(const DEVICE u32* RESTRICT g, X x, int stride, int K, THREAD
         UNROLL for (int r = 0; r < R; r++) acc[r * NL + PL(i)] = 0.0f;
     }
     for (; K >= 32; K -= 32, x += 32, g += F::ROWS * 64) {
-        for (int s = 0; s < F::STEPS; s++) dot_step<F, R>(g, s, x + s * F::PER, stride, acc LANE_ARG);
+        for (int s = 0; s < F::STEPS; s++) {
+            if (R == 1) {
+                PREFETCH(g + (F::HEAD + s) * 64);
+            }
+            dot_step<F, R>(g, s, x + s * F::PER, stride, acc LANE_ARG);
+        }
     }
     for (int s = 0; K > 0; s++, K -= F::PER, x += F::PER) {
         dot_rest<F, R>(g, s, x, stride, K < F::PER ? K : F::PER, acc LANE_ARG);

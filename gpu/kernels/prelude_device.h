@@ -14,3 +14,4 @@
 #define PL(i) 0
 #define SIDE 1          // every lane has a serial sum of its own
 #define ALIGNED
+#define PREFETCH(words)  // other groups run while one waits for memory
