@@ -3,7 +3,8 @@
 #
 #     sh bench/on_rocm.sh [RECEIPT]
 #
-# Needs Python 3.11 or later and ROCm 7 with its libraries, ROCM_HOME set; the packages go into a folder that is removed at the end.
+# Needs Python 3.11 or later and ROCm 7 with its libraries, ROCM_HOME set; the packages go into a folder that is removed
+# at the end.
 set -eu
 cd "$(dirname "$0")/.."
 venv=$(mktemp -d)

@@ -11,6 +11,7 @@ import numpy as np
 from gnomon.gates.faults import rooflines as broken
 from gnomon.gates.gate import AnyEngine, Gate, Header, Outcome, Subject, VoidError
 from gnomon.models.micro import CONFIG
+from gnomon.reference.config import Rope
 from gnomon.reference.families import family
 from gnomon.reference.model import Model
 from gnomon.reference.ops.bf16 import to_bf16
@@ -31,8 +32,10 @@ HEADER = Header(
         "steps": 4,
         "spread": 0.1,
         "most": 1.0,
-        "width": 512,
-        "ffn": 2048,
+        "widths": [512, 2048],
+        "wide_from": 64 << 20,
+        "head_dim": 64,
+        "kv_heads": 8,
         "seed": 20261130,
     },
 )
@@ -41,9 +44,10 @@ HEADER = Header(
 def decoder(least: int) -> Model:
     """A decoder of so many bytes of matrices or more: uniform weights in bf16, layers as many as that takes."""
     n = HEADER.numbers
+    width = n["widths"][least >= n["wide_from"]]
     config = replace(
-        CONFIG, width=n["width"], heads=8, kv_heads=8, head_dim=n["width"] // 8, ffn=n["ffn"], vocab=1024,
-        rope=replace(CONFIG.rope, dim=n["width"] // 8) if CONFIG.rope else None, layers=1, windows=(None,),
+        CONFIG, width=width, heads=width // n["head_dim"], kv_heads=n["kv_heads"], head_dim=n["head_dim"],
+        ffn=4 * width, vocab=1024, rope=Rope(theta=10000.0, dim=n["head_dim"]), layers=1, windows=(None,),
         kinds=("attention",), delta=None,
     )  # fmt: skip
     matrices = sum(

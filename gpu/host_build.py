@@ -84,8 +84,8 @@ def describe(command: tuple[str, ...]) -> Compiler:
 
 
 def march(command: tuple[str, ...]) -> tuple[str, ...]:
-    """This CPU is the target, unless the command names another by -march or -mcpu."""
-    return () if any(word.startswith(("-march=", "-mcpu=")) for word in command) else ("-march=native",)
+    """What the command names as its target by -march or -mcpu, else this CPU."""
+    return tuple(word for word in command if word.startswith(("-march=", "-mcpu="))) or ("-march=native",)
 
 
 @cache

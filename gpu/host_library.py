@@ -7,6 +7,7 @@ from ctypes import POINTER, Structure, c_float, c_int32, c_size_t, c_void_p
 from functools import cache
 
 from gnomon.gpu.host_build import Built, build, kernel_sources
+from gnomon.reference.errors import UsageError
 
 WEIGHT_FORMATS = ("F32", "BF16", "F16", "Q8", "Q4", "Q4Half", "Q4One", "Q4M", "Q5", "Q5M", "Q6")
 FORMATS = (*WEIGHT_FORMATS, "I8")
@@ -93,6 +94,19 @@ def typed(built: Built) -> Built:
 SMALL = 1 << 24  # multiply-adds of a step below which one thread is as fast
 
 
+def asked_threads() -> int | None:
+    """GNOMON_THREADS, if it is set. Raises UsageError unless it is a number from 1 to 1024."""
+    text = os.environ.get("GNOMON_THREADS", "")
+    if text and not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1024):
+        raise UsageError(f"Expected GNOMON_THREADS to be a number from 1 to 1024 but got {text[:40]!r}")
+    return int(text) if text else None
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Team:
     """Threads that run plans together.
 
@@ -101,7 +115,7 @@ class Team:
 
     def __init__(self, built: Built, threads: int | None = None) -> None:
         self.built = built
-        self.threads = threads or int(os.environ.get("GNOMON_THREADS") or 0) or len(os.sched_getaffinity(0))
+        self.threads = threads or asked_threads() or cores()
         self.least = 0 if threads else SMALL
         self.handle = c_void_p(built.library.team_new(self.threads))
 

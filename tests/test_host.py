@@ -19,7 +19,7 @@ from gnomon.gpu.host_array_ops import HostArrayOps
 from gnomon.gpu.host_library import FORMATS, Team, library
 from gnomon.gpu.host_pack import pack
 from gnomon.models import micro
-from gnomon.reference.errors import ModelError, NotRunError
+from gnomon.reference.errors import ModelError, NotRunError, UsageError
 from gnomon.reference.load.stored import BLOCKS
 from gnomon.reference.numpy_ops import NumpyOps
 from gnomon.reference.protocol import Rows
@@ -139,6 +139,13 @@ def test_no_compiler_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotRunError, match=r"Expected a C\+\+ compiler .* but none is found; install one"):
         host.engine(micro())
     host_build.compiler.cache_clear()
+
+
+@pytest.mark.parametrize("text", ["0", "abc", "-1", "1025"])
+def test_no_odd_number_of_threads_is_taken(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GNOMON_THREADS", text)
+    with pytest.raises(UsageError, match=r"Expected GNOMON_THREADS to be a number from 1 to 1024 but got"):
+        host.engine(micro())
 
 
 def test_a_compiler_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,9 @@ def command(
     else:
         say((f"{token} " for token in made), end="\n")
     figures = asdict(made.statistics) | speed(len(made.text.ids), began)
+    if made.text.reason == "positions" and not as_json:
+        full = f"the text fills all {loaded.config.max_positions} positions of {loaded.name}"
+        print(f"stopped at {len(made.text.ids)} tokens: {full}", file=sys.stderr)
     if as_json:
         about = {"model": loaded.name, "engine": running.name, **fields(made.text)}
         print(json.dumps(about | ({"statistics": figures} if stats else {})))
