@@ -13,7 +13,7 @@ from gnomon.reference.engine import Engine
 from gnomon.reference.protocol import Ops
 
 # engine -> the package that makes it available; None: a program outside Python, which may be absent
-NEEDS = {"numpy": "numpy", "host": None, "mlx-array": "mlx"}
+NEEDS = {"numpy": "numpy", "host": None, "mlx-array": "mlx", "mlx-metal": None, "cupy": None}
 
 
 @pytest.fixture(params=NEEDS, scope="session")

@@ -49,11 +49,12 @@ def file_of(engine: Engine[Any], ids: Sequence[int]) -> bytes:
 
 
 @contextmanager
-def listening(application: Any) -> Iterator[str]:
-    """An ASGI application with real sockets. Gives its URL."""
+def listening(application: Any, buffer: int | None = None) -> Iterator[str]:
+    """An ASGI application with real sockets. Gives its URL. buffer: bytes that wait for one who does not read"""
     server = uvicorn.Server(uvicorn.Config(application, log_level="critical", http="h11", ws="none"))
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as bound:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)  # who does not read is met soon
+        if buffer is not None:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         try:
@@ -64,12 +65,12 @@ def listening(application: Any) -> Iterator[str]:
 
 
 @contextmanager
-def serving(engine: Engine[Any], **named: Any) -> Iterator[httpx2.Client]:
+def serving(engine: Engine[Any], buffer: int | None = None, **named: Any) -> Iterator[httpx2.Client]:
     """A client of a node."""
     token = named.get("token")
     headers = {"authorization": f"Bearer {token}"} if token else {}
     with (
-        listening(app(engine, **named)) as url,
+        listening(app(engine, **named), buffer) as url,
         httpx2.Client(base_url=url, headers=headers, timeout=60, trust_env=False) as client,
     ):
         yield client

@@ -117,7 +117,7 @@ def test_a_client_that_does_not_read_is_not_waited_for() -> None:
     ids = [1] * 4000
     arrays = {name: np.zeros(*spec) for name, spec in state_specs(micro().config, "f32", len(ids)).items()}
     data = b"".join(state_stream(engine, engine.load(arrays, ids)))  # more than fits between two programs
-    with serving(engine, patience=1.0) as client, ExitStack() as stack:
+    with serving(engine, buffer=16384, patience=1.0) as client, ExitStack() as stack:
         name = client.post("/v1/state/import", content=data, headers=BINARY).json()["id"]
         for _ in range(TRANSFERS):
             connection = stack.enter_context(socket.socket())

@@ -13,7 +13,10 @@ ModelArgument = Annotated[
     typer.Argument(metavar="MODEL", help="micro, tiny-dense, tiny-hybrid, a Hugging Face directory, or a GGUF file"),
 ]
 EngineOption = Annotated[
-    str, typer.Option("--engine", "-e", help="numpy, host, mlx-array, mlx, fast, shadow, or package.module:factory")
+    str,
+    typer.Option(
+        "--engine", "-e", help="numpy, host, mlx-array, mlx-metal, cupy, mlx, fast, shadow, or package.module:factory"
+    ),
 ]
 IdsOption = Annotated[str | None, typer.Option("--ids", help="token ids, such as 1,2,3")]
 PromptOption = Annotated[str | None, typer.Option("--prompt", "-p", help="text, for a model with a tokenizer")]
