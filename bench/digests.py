@@ -80,7 +80,7 @@ def main(
     try:
         expected = None if against is None else read(against)
         found = run(engine or ["numpy", "host"])
-        simd = np.show_config(mode="dicts")["SIMD Extensions"]  # type: ignore[call-overload]
+        simd = np.show_config(mode="dicts")["SIMD Extensions"]
         machine = {**environment(), "numpy": np.__version__, "numpy_simd": simd["baseline"] + simd.get("found", [])}
         aside = out.with_name(out.name + ".aside")
         aside.write_text(json.dumps({"machine": machine, "digests": found}, indent=1) + "\n", "utf-8")
