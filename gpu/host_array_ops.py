@@ -12,8 +12,8 @@ from gnomon.gpu.host_ops import HostOps
 from gnomon.gpu.host_pack import aligned
 from gnomon.gpu.host_state import FORMAT, HostKV
 from gnomon.gpu.host_step import HostStep, bind
+from gnomon.gpu.op import Op
 from gnomon.reference.device import Device
-from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Arm, Handle, Rows, Span, Storage, Want
 
 F32 = NDArray[np.float32]
@@ -22,23 +22,13 @@ STATEFUL = OPS[OPS.index("kv_append") :]
 ATTENTION = OPS[OPS.index("kv_append") : OPS.index("causal_conv")]
 
 
-def instruction(
-    op: str,
-    inputs: Sequence[int],
-    out: int,
-    n: Sequence[int],
-    f: Sequence[float],
-    weights: Sequence[NDArray[Any] | None],
-    form: int,
-    layer: int = 0,
-    selected: bool = False,
-) -> Instruction:
-    """inputs, out: indices of buffers, -1 for none"""
-    made = Instruction(op=OPS.index(op), format=form, layer=layer, selected=int(selected), last=1)
+def instruction(op: Op[Any], inputs: Sequence[int], out: int, layer: int = 0, selected: bool = False) -> Instruction:
+    """inputs, out: indices of buffers, -1 for none; layer: among those that the step shows"""
+    made = Instruction(op=OPS.index(op.name), format=op.form, layer=layer, selected=int(selected), last=1)
     made.buffer[:] = [*inputs, *(-1,) * (OUT - len(inputs)), out]
-    made.n[: len(n)] = list(n)
-    made.f[: len(f)] = list(f)
-    for i, weight in enumerate(weights):
+    made.n[: len(op.n)] = list(op.n)
+    made.f[: len(op.f)] = list(op.f)
+    for i, weight in enumerate(op.weights):
         made.weight[i] = None if weight is None else weight.ctypes.data
     return made
 
@@ -87,35 +77,20 @@ class HostArrayOps(HostOps[F32]):
     def new_array(self, like: F32, width: int) -> F32:
         return cast(F32, aligned((len(like), width), np.float32))
 
-    def emit(
-        self,
-        op: str,
-        inputs: Sequence[F32 | None],
-        width: int,
-        *,
-        n: Sequence[int] = (),
-        f: Sequence[float] = (),
-        weights: Sequence[Handle | None] = (),
-        form: int = 0,
-        rows: Rows | None = None,
-        layer: int = 0,
-        out: F32 | None = None,
-        tables: RopeTables | None = None,
-    ) -> F32:
-        given = [None if x is None else np.ascontiguousarray(x, np.float32) for x in inputs]
-        count = len(rows.ids) if rows is not None else next(len(x) for x in given if x is not None)
-        if out is None:
-            out = cast(F32, aligned((count, width), np.float32))
-        made = instruction(op, [-1 if x is None else i for i, x in enumerate(given)], OUT, n, f, weights, form)
+    def carry_out(self, op: Op[F32]) -> F32:
+        given = [None if x is None else np.ascontiguousarray(x, np.float32) for x in op.inputs]
+        count = len(op.rows.ids) if op.rows is not None else next(len(x) for x in given if x is not None)
+        out = op.out if op.out is not None else cast(F32, aligned((count, op.width), np.float32))
+        made = instruction(op, [-1 if x is None else i for i, x in enumerate(given)], OUT)
         addresses = [0 if x is None else x.ctypes.data for x in given]
         buffers = np.array([*addresses, *(0,) * (OUT - len(given)), out.ctypes.data], np.uint64)
-        if rows is None:
-            work = count * n[0] * n[1] if op == "linear" else 0
+        if op.rows is None:
+            work = count * op.n[0] * op.n[1] if op.name == "linear" else 0
             floats = self.team.built.library.scratch_floats(1, 64)
             step = Step(rows=count, selected=count, small=int(work < self.team.least), scratch_floats=floats)
         else:
-            sizes = (n[1], n[0] // n[1], n[2]) if op in ATTENTION else (1, 1, 64)
-            here = HostStep(self.team, rows, tables, "all", [layer] if op in STATEFUL else [], *sizes)
+            sizes = (op.n[1], op.n[0] // op.n[1], op.n[2]) if op.name in ATTENTION else (1, 1, 64)
+            here = HostStep(self.team, op.rows, op.tables, "all", [op.layer] if op.name in STATEFUL else [], *sizes)
             step = here.struct
         self.team.run((Instruction * 1)(made), bind(step, buffers))
         return out

@@ -7,12 +7,11 @@ from numpy.typing import NDArray
 
 from gnomon.gpu.host_array_ops import HostArrayOps
 from gnomon.gpu.host_pack import aligned
-from gnomon.gpu.host_plan import Kept, Plan, Recorder, Shown, UnrecordedError, kept_rows
+from gnomon.gpu.host_plan import Kept, Plan, Recorder, Shown, UnrecordedError, blank, kept_rows
 from gnomon.gpu.host_step import HostStep, bind
 from gnomon.reference.engine import Engine
 from gnomon.reference.model import Model
-from gnomon.reference.protocol import F32, Rows, Span, Tap, Want
-from gnomon.reference.state import State
+from gnomon.reference.protocol import F32, Rows, Tap, Want
 from gnomon.reference.taps import TappedOps
 
 
@@ -88,9 +87,7 @@ class HostEngine(Engine[Any]):
 
     def _record(self, want: Want) -> Plan | None:
         """One wiring run on symbols, or None where the family needs values."""
-        recorder = Recorder(self.host)
-        state = State(self, [None] * self.model.config.layers)
-        rows = Rows(np.zeros(1, np.int32), np.zeros(1, np.int64), (Span(state, 0, 1),))
+        recorder, rows = Recorder(self.host), blank(self)
         ops: Any = TappedOps(recorder, recorder, rows, self.weights)
         try:
             return recorder.plan(self.family.wire(ops, self.model.config, self.weights, self.tables, rows, want))

@@ -1,5 +1,5 @@
 """The op table of the host kernels: every op becomes instructions. What an instruction does with its operands, running
-at once or joining a plan, is left to `emit`."""
+at once or joining a plan, is left to `carry_out`."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gnomon.gpu.host_pack import Packed, aligned, pack
 from gnomon.gpu.host_state import FORMAT, HostKV, Recurrent
+from gnomon.gpu.op import Op
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Arm as ArmName
 from gnomon.reference.protocol import Handle, Ops, Rows, Storage
@@ -61,9 +62,12 @@ class HostOps(Ops[A]):
         self.scratch_fill = scratch_fill
 
     @abstractmethod
+    def carry_out(self, op: Op[A]) -> A:
+        """Run an instruction at once, or let it join a plan."""
+
     def emit(
         self,
-        op: str,
+        name: str,
         inputs: Sequence[A | None],
         width: int,
         *,
@@ -76,11 +80,8 @@ class HostOps(Ops[A]):
         out: A | None = None,
         tables: RopeTables | None = None,
     ) -> A:
-        """One instruction on `inputs`, at most five of them, giving [rows, width].
-
-        n, f, weights, form: as the op reads them (kernels/host_main.cpp); rows: where it needs ids, positions or
-        states; layer: whose states; out: written instead of something new; tables: rotations of the rows' positions
-        """
+        """The result of one instruction; the arguments are the fields of Op."""
+        return self.carry_out(Op(name, inputs, width, n, f, weights, form, rows, layer, out, tables))
 
     # --- border ---------------------------------------------------------------------------------------------------
     def pack(self, weight: Weight) -> Handle:
@@ -177,6 +178,15 @@ class HostOps(Ops[A]):
             old: HostKV | None = span.state.cache(i)
             kept = HostKV(self.kv, kv_heads, d, span.end, self.scratch_fill) if old is None else old
             span.state.pending[i] = kept.grown(span.end, self.scratch_fill)
+
+    def attention_in_one(
+        self, q: A, k: A, v: A, rows: Rows, i: int, kv_heads: int, scale: float, window: int | None
+    ) -> A:
+        """Append, then one instruction, for tables that have it whole."""
+        self.kv_append("", k, v, rows, i, kv_heads)
+        d = k.shape[1] // kv_heads
+        n = [q.shape[1] // d, kv_heads, d, window or 0]
+        return self.emit("attention", [q], q.shape[1], n=n, f=[scale], form=FORMAT[self.kv], rows=rows, layer=i)
 
     def causal_conv(self, at: str, x: A, w: Table, rows: Rows, i: int) -> A:
         taps, channels = w.columns.shape

@@ -5,8 +5,8 @@ depend on each other form one pool of tasks; an addition to a linear's result is
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,10 @@ from gnomon.gpu.host_array_ops import OUT, instruction
 from gnomon.gpu.host_library import OPS, Instruction
 from gnomon.gpu.host_ops import HostOps
 from gnomon.gpu.host_state import FORMAT, HostKV
-from gnomon.reference.ops.rope import RopeTables
-from gnomon.reference.protocol import F32, Handle, Rows, Want
+from gnomon.gpu.op import Op
+from gnomon.reference.engine import Engine
+from gnomon.reference.protocol import F32, Rows, Span, Want
+from gnomon.reference.state import State
 
 Prepare = Callable[[Rows], None]
 POOL = 64  # instructions that one dispatch takes, as in kernels/host_main.cpp
@@ -30,12 +32,11 @@ class UnrecordedError(Exception):
 class Sym:
     """A result to come: [rows, width]; selected: only the rows whose logits are wanted
 
-    made, used: first and last instruction that touch it; buffer: where it lives
+    used: the last instruction that touches it; buffer: where it lives
     """
 
     width: int
     selected: bool = False
-    made: int = -1
     used: int = -1
     buffer: int = -1
 
@@ -52,19 +53,11 @@ class Kept:
     name: str
 
 
-@dataclass
-class Emitted:
-    """An instruction before its buffers are known."""
+class Emitted(NamedTuple):
+    """An instruction before its buffers are known, and its result."""
 
-    op: str
-    inputs: list[Sym | None]
+    op: Op[Sym]
     out: Sym
-    n: list[int]
-    f: list[float]
-    weights: list[Handle | None]
-    form: int
-    layer: int
-    selected: bool
 
 
 @dataclass
@@ -106,24 +99,10 @@ class Recorder(HostOps[Sym]):
         self.rounded: dict[Sym, tuple[Sym, Sym | None]] = {}
         self.real = ops
 
-    def emit(
-        self,
-        op: str,
-        inputs: Sequence[Sym | None],
-        width: int,
-        *,
-        n: Sequence[int] = (),
-        f: Sequence[float] = (),
-        weights: Sequence[Handle | None] = (),
-        form: int = 0,
-        rows: Rows | None = None,
-        layer: int = 0,
-        out: Sym | None = None,
-        tables: RopeTables | None = None,
-    ) -> Sym:
-        selected = op == "gather" or any(x is not None and x.selected for x in inputs)
-        out = out or Sym(width, selected)
-        self.emitted.append(Emitted(op, list(inputs), out, list(n), list(f), list(weights), form, layer, selected))
+    def carry_out(self, op: Op[Sym]) -> Sym:
+        selected = op.name == "gather" or any(x is not None and x.selected for x in op.inputs)
+        out = op.out or Sym(op.width, selected)
+        self.emitted.append(Emitted(op, out))
         return out
 
     # --- composites in one piece ------------------------------------------------------------------------------------
@@ -150,11 +129,13 @@ class Recorder(HostOps[Sym]):
     # --- what recording does in its own way -----------------------------------------------------------------------
     def add(self, at: str, x: Sym, y: Sym) -> Sym:
         """Into the linear that made y, where that was the last thing recorded: its store adds x, the same addition."""
-        last = self.emitted[-1]
-        if last.op != "linear" or last.out is not y or last.inputs[1] is not None or x.selected != y.selected:
+        op, out = self.emitted[-1]
+        if op.name != "linear" or out is not y or op.inputs[1] is not None or x.selected != y.selected:
             return super().add(at, x, y)
-        last.inputs[1], last.out = x, Sym(y.width, y.selected)
-        return last.out
+        rows, _, scale = op.inputs
+        fused = Emitted(replace(op, inputs=[rows, x, scale]), Sym(y.width, y.selected))
+        self.emitted[-1] = fused
+        return fused.out
 
     def activation(self, x: Sym) -> tuple[Sym, Sym | None]:
         """Once for all linears that read the same rows."""
@@ -204,37 +185,38 @@ class Recorder(HostOps[Sym]):
     # --- from symbols to a plan -----------------------------------------------------------------------------------
     def plan(self, result: Sym) -> Plan:
         """result: what the family returned; it keeps a buffer of its own, index 0"""
-        for i, e in enumerate(self.emitted):
-            for sym in (*e.inputs, e.out):
-                if sym is not None:
-                    sym.made = i if sym.made < 0 else sym.made
-                    sym.used = i
-        self._check()
-        widths = self._buffers(result)
+        widths = self.buffers(result)
         made = (Instruction * len(self.emitted))()
-        for i, e in enumerate(self.emitted):
-            where = [-1 if x is None else x.buffer for x in e.inputs]
-            made[i] = instruction(e.op, where, e.out.buffer, e.n, e.f, e.weights, e.form, e.layer, e.selected)
+        for i, (op, out) in enumerate(self.emitted):
+            where = [-1 if x is None else x.buffer for x in op.inputs]
+            made[i] = instruction(op, where, out.buffer, op.layer, out.selected)
         self._pools(made)
-        written = {e.out for e in self.emitted}
-        work = sum(e.n[0] * e.n[1] for e in self.emitted if e.op == "linear" and not e.selected)
+        written = {out for _, out in self.emitted}
+        work = sum(op.n[0] * op.n[1] for op, out in self.emitted if op.name == "linear" and not out.selected)
         shown = [s for s in self.shown if isinstance(s.value, Kept) or s.value in written]
-        return Plan(made, widths, result, shown, self.names, self.prepare, work, [e.weights for e in self.emitted])
+        alive = [op.weights for op, _ in self.emitted]
+        return Plan(made, widths, result, shown, self.names, self.prepare, work, alive)
 
     def _check(self) -> None:
         """Raises UnrecordedError where an instruction reads what none has written: a result that was fused away."""
         written = set[Sym | None]()
-        for e in self.emitted:
-            written |= {e.out, e.inputs[1]} if e.op == "quant" else {e.out}
-            if any(x is not None and x not in written for x in e.inputs):
+        for op, out in self.emitted:
+            written |= {out, op.inputs[1]} if op.name == "quant" else {out}
+            if any(x is not None and x not in written for x in op.inputs):
                 raise UnrecordedError
 
-    def _buffers(self, result: Sym) -> list[int]:
-        """A buffer for every symbol, taken again once its last reader has run."""
+    def buffers(self, result: Sym) -> list[int]:
+        """Widths of the buffers. Every symbol gets one, which is taken again once its last reader has run; `result` has
+        the first for itself."""
+        self._check()
+        for i, (op, out) in enumerate(self.emitted):
+            for sym in (*op.inputs, out):
+                if sym is not None:
+                    sym.used = i
         widths, free, ends = [result.width], dict[int, list[int]](), dict[int, list[Sym]]()
         result.buffer = 0
-        for i, e in enumerate(self.emitted):
-            for sym in (*e.inputs, e.out):
+        for i, (op, out) in enumerate(self.emitted):
+            for sym in (*op.inputs, out):
                 if sym is not None and sym.buffer < 0:
                     spare = free.get(sym.width)
                     if spare:
@@ -264,6 +246,12 @@ class Recorder(HostOps[Sym]):
             else:
                 read, written, stateful, size = set(), set(), False, 1
             read, written, stateful = read | ins, written | out, stateful or touches
+
+
+def blank(engine: Engine[Any]) -> Rows:
+    """One row of an empty state, for a wiring run on symbols."""
+    state = State(engine, [None] * engine.model.config.layers)
+    return Rows(np.zeros(1, np.int32), np.zeros(1, np.int64), (Span(state, 0, 1),))
 
 
 def kept_rows(rows: Rows, kept: Kept) -> F32:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,13 @@ class DeviceArray:
 
     def reshape(self, *shape: int) -> "DeviceArray":
         return DeviceArray(shape, self.memory)
+
+
+class Recurrent(NamedTuple):
+    """A delta layer on a device: the last conv inputs [taps - 1, C] and one matrix per head [value_heads, dk, dv]"""
+
+    conv: DeviceArray
+    delta: DeviceArray | None = None
 
 
 @dataclass(frozen=True)

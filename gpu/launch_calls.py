@@ -7,6 +7,7 @@ from typing import Any
 from gnomon.gpu.host_library import FORMATS
 from gnomon.gpu.kernel_table import BIAS, RESIDUAL, TILE_ROWS
 from gnomon.gpu.launch import DeviceArray
+from gnomon.gpu.op import Op
 
 Sizes = dict[str, Any]
 Call = tuple[str, dict[str, DeviceArray], Sizes]  # kernel, arrays that are read, sizes
@@ -14,106 +15,113 @@ Call = tuple[str, dict[str, DeviceArray], Sizes]  # kernel, arrays that are read
 
 @dataclass(frozen=True)
 class Given:
-    """An instruction (host_ops.py) whose result is [rows, width]; here: small arrays of the step, by name"""
+    """An instruction, how many rows its result has, and the small arrays of its step, by name"""
 
-    op: str
-    inputs: Sequence[DeviceArray | None]
+    op: Op[DeviceArray]
     rows: int
-    width: int
-    n: Sequence[int]
-    f: Sequence[float]
-    weights: Sequence[Any]
-    form: int
     here: Callable[[], Mapping[str, DeviceArray]]
 
     @property
     def x(self) -> DeviceArray:
-        x = self.inputs[0]
+        x = self.op.inputs[0]
         assert x is not None
         return x
 
     @property
     def y(self) -> DeviceArray:
-        y = self.inputs[1]
+        y = self.op.inputs[1]
         assert y is not None
         return y
 
     @property
     def all(self) -> int:
-        return self.rows * self.width
+        return self.rows * self.op.width
+
+
+def present(inputs: Sequence[DeviceArray | None]) -> list[DeviceArray]:
+    """Of an op that has all of its inputs"""
+    return [x for x in inputs if x is not None]
 
 
 def one(g: Given) -> Call:
-    return g.op, {"x": g.x}, {"n": g.all}
+    return g.op.name, {"x": g.x}, {"n": g.all}
 
 
 def two(g: Given) -> Call:
-    return g.op, {"x": g.x, "y": g.y}, {"n": g.all}
+    return g.op.name, {"x": g.x, "y": g.y}, {"n": g.all}
 
 
 def mul_rows(g: Given) -> Call:
     """n: which column of y [rows, any]"""
-    return g.op, {"x": g.x, "y": g.y}, {"n": g.all, "width": g.width, "stride": g.y.shape[1], "at": g.n[0]}
+    return g.op.name, {"x": g.x, "y": g.y}, {"n": g.all, "width": g.op.width, "stride": g.y.shape[1], "at": g.op.n[0]}
 
 
 def delta_decay(g: Given) -> Call:
-    return g.op, {"a": g.x, "neg_a": g.weights[0], "bias": g.weights[1]}, {"n": g.all, "heads": g.width}
+    return g.op.name, {"a": g.x, "neg_a": g.op.weights[0], "bias": g.op.weights[1]}, {"n": g.all, "heads": g.op.width}
 
 
 def slice_of(g: Given) -> Call:
-    return g.op, {"x": g.x}, {"n": g.all, "total": g.n[1], "offset": g.n[2], "size": g.n[3]}
+    return g.op.name, {"x": g.x}, {"n": g.all, "total": g.op.n[1], "offset": g.op.n[2], "size": g.op.n[3]}
 
 
 def gather(g: Given) -> Call:
     """The second input says which rows; without one, the last of each sequence."""
-    index = g.inputs[1] if len(g.inputs) > 1 else None
-    return g.op, {"x": g.x, "index": index or g.here()["select"]}, {"width": g.width}
+    index = g.op.inputs[1] if len(g.op.inputs) > 1 else None
+    return g.op.name, {"x": g.x, "index": index or g.here()["select"]}, {"width": g.op.width}
 
 
 def rms_norm(g: Given) -> Call:
-    return g.op, {"x": g.x, "w": g.weights[0]}, {"n": g.n[0], "groups": g.n[1], "eps": g.f[0]}
+    return g.op.name, {"x": g.x, "w": g.op.weights[0]}, {"n": g.op.n[0], "groups": g.op.n[1], "eps": g.op.f[0]}
 
 
 def gated_norm(g: Given) -> Call:
-    return g.op, {"o": g.x, "w": g.weights[0], "z": g.y}, {"n": g.n[0], "groups": g.n[1], "eps": g.f[0]}
+    return (
+        g.op.name,
+        {"o": g.x, "w": g.op.weights[0], "z": g.y},
+        {"n": g.op.n[0], "groups": g.op.n[1], "eps": g.op.f[0]},
+    )
 
 
 def layer_norm(g: Given) -> Call:
-    return g.op, {"x": g.x, "w": g.weights[0], "b": g.weights[1]}, {"n": g.n[0], "eps": g.f[0]}
+    return g.op.name, {"x": g.x, "w": g.op.weights[0], "b": g.op.weights[1]}, {"n": g.op.n[0], "eps": g.op.f[0]}
 
 
 def l2_norm(g: Given) -> Call:
-    return g.op, {"x": g.x}, {"n": g.n[0], "groups": g.n[1], "scale": g.f[0]}
+    return g.op.name, {"x": g.x}, {"n": g.op.n[0], "groups": g.op.n[1], "scale": g.op.f[0]}
 
 
 def row_sum(g: Given) -> Call:
-    return g.op, {"x": g.x}, {"n": g.n[0]}
+    return g.op.name, {"x": g.x}, {"n": g.op.n[0]}
 
 
 def rope(g: Given) -> Call:
     here = g.here()
-    return g.op, {"x": g.x, "cos": here["cos"], "sin": here["sin"]}, {"d": g.n[0], "heads": g.n[1], "half": g.n[2]}
+    return (
+        g.op.name,
+        {"x": g.x, "cos": here["cos"], "sin": here["sin"]},
+        {"d": g.op.n[0], "heads": g.op.n[1], "half": g.op.n[2]},
+    )
 
 
 def route(g: Given) -> Call:
-    return g.op, {"logits": g.x}, {"experts": g.n[0], "top_k": g.n[1], "normalise": g.n[2]}
+    return g.op.name, {"logits": g.x}, {"experts": g.op.n[0], "top_k": g.op.n[1], "normalise": g.op.n[2]}
 
 
 def embed(g: Given) -> Call:
-    ids = g.here()["ids" if g.op == "embed" else "positions"]
-    return f"embed_{FORMATS[g.form]}", {"table": g.weights[0], "ids": ids}, {"width": g.width}
+    ids = g.here()["ids" if g.op.name == "embed" else "positions"]
+    return f"embed_{FORMATS[g.op.form]}", {"table": g.op.weights[0], "ids": ids}, {"width": g.op.width}
 
 
 def linear(g: Given) -> Call:
     """An array that is not given may be any: `given` says which are."""
-    _, residual, sx = g.inputs
-    words, bias, sw = g.weights
+    _, residual, sx = g.op.inputs
+    words, bias, sw = g.op.weights
     arrays = {"x": g.x, "w": words, "bias": bias or g.x, "residual": residual or g.x}
     if sx is not None:
         arrays |= {"sx": sx, "sw": sw}
     given = BIAS * (bias is not None) + RESIDUAL * (residual is not None)
-    name = f"linear_{FORMATS[g.form]}" + "_rows" * (g.rows >= TILE_ROWS)
-    return name, arrays, {"K": g.n[0], "N": g.n[1], "given": given}
+    name = f"linear_{FORMATS[g.op.form]}" + "_rows" * (g.rows >= TILE_ROWS)
+    return name, arrays, {"K": g.op.n[0], "N": g.op.n[1], "given": given}
 
 
 ONE = ("settle", "exp_neg", "sigmoid", "silu", "gelu_tanh", "softplus", "log1p01", "round_bf16")

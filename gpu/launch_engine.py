@@ -7,17 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from gnomon.gpu.host_plan import Emitted, Recorder, Sym, UnrecordedError
-from gnomon.gpu.host_state import FORMAT
+from gnomon.gpu.host_plan import Recorder, Sym, UnrecordedError, blank
 from gnomon.gpu.launch import Block, DeviceArray, Launch
-from gnomon.gpu.launch_ops import starts, step_arrays
 from gnomon.gpu.launch_pointers import Pieces, PointerOps, pieces
+from gnomon.gpu.launch_table import STATEFUL, starts, step_arrays
 from gnomon.reference.engine import Engine
 from gnomon.reference.model import Model
-from gnomon.reference.protocol import F32, Rows, Span, Tap, Want
-from gnomon.reference.state import State
+from gnomon.reference.protocol import F32, Rows, Tap, Want
 
 KEPT = 32  # bound steps
 
@@ -28,20 +24,7 @@ class Planner(Recorder):
     def attention(
         self, at: str, q: Sym, k: Sym, v: Sym, rows: Rows, i: int, kv_heads: int, scale: float, window: int | None
     ) -> Sym:
-        self.kv_append("", k, v, rows, i, kv_heads)
-        d = k.shape[1] // kv_heads
-        n = [q.shape[1] // d, kv_heads, d, window or 0]
-        return self.emit("attention", [q], q.width, n=n, f=[scale], form=FORMAT[self.kv], rows=rows, layer=i)
-
-    def lay_out(self, result: Sym) -> list[int]:
-        """Widths of the buffers that the recorded instructions live in; `result` has the first for itself."""
-        for i, e in enumerate(self.emitted):
-            for sym in (*e.inputs, e.out):
-                if sym is not None:
-                    sym.made = i if sym.made < 0 else sym.made
-                    sym.used = i
-        self._check()
-        return self._buffers(result)
+        return self.attention_in_one(q, k, v, rows, i, kv_heads, scale, window)
 
 
 @dataclass(frozen=True)
@@ -117,9 +100,9 @@ class LaunchEngine(Engine[Any]):
     def _small(self, plan: Plan, rows: Rows, cut: Pieces) -> dict[str, Any]:
         """The small arrays of the step, those of all layers among them"""
         arrays: dict[str, Any] = {**step_arrays(rows, self.tables), **starts(rows.spans), **cut.arrays()}
-        for e in plan.recorder.emitted:
-            if e.op in ("kv_append", "attention", "causal_conv", "delta_rule"):
-                arrays |= self.device.carried(rows, e.layer, e.op, cut)
+        for op, _ in plan.recorder.emitted:
+            if op.name in STATEFUL:
+                arrays |= self.device.carried(rows, op.layer, op.name, cut)
         return arrays
 
     def _bind(self, plan: Plan, rows: Rows, want: Want, cut: Pieces, arrays: dict[str, Any], keep: bool) -> Bound:
@@ -128,30 +111,22 @@ class LaunchEngine(Engine[Any]):
         block = Block(ops.driver, arrays)
         counts = {True: len(rows.spans) if want == "last" else len(rows.ids), False: len(rows.ids)}
 
-        def array(sym: Sym | None) -> DeviceArray | None:
-            if sym is None:
-                return None
+        def place(sym: Sym) -> DeviceArray:
             return DeviceArray((counts[sym.selected], sym.width), buffers[sym.buffer].memory)
 
         while True:
             moved, ops.fixed, ops.cut, ops.recording = ops.moved, block, cut, []
             try:
-                for e in plan.recorder.emitted:
-                    self._emit(e, array, rows)
+                for op, out in plan.recorder.emitted:
+                    inputs = [None if x is None else place(x) for x in op.inputs]
+                    ops.carry_out(op.on(inputs, place(out), rows, self.tables))
                 launches = ops.recording
             finally:
                 ops.fixed = ops.cut = ops.recording = None
             if ops.moved == moved:  # scratch stayed where the first launches found it
                 break
-        out = array(plan.result)
-        assert out is not None
-        return Bound(launches, ops.driver.capture(launches) if keep else None, block, out, ops.moved)
-
-    def _emit(self, e: Emitted, array: Callable[[Sym | None], DeviceArray | None], rows: Rows) -> None:
-        self.device.emit(
-            e.op, [array(x) for x in e.inputs], e.out.width, n=e.n, f=e.f, weights=e.weights, form=e.form, rows=rows,
-            layer=e.layer, out=array(e.out), tables=self.tables,
-        )  # fmt: skip
+        submit = ops.driver.capture(launches) if keep else None
+        return Bound(launches, submit, block, place(plan.result), ops.moved)
 
     def _room(self, want: Want, plan: Plan, rows: int) -> list[DeviceArray]:
         """Buffers for so many rows, kept between steps."""
@@ -163,11 +138,9 @@ class LaunchEngine(Engine[Any]):
 
     def _record(self, want: Want) -> Plan | None:
         """One wiring run on symbols, or None where the family needs values."""
-        recorder = Planner(self.device)
-        state = State(self, [None] * self.model.config.layers)
-        rows = Rows(np.zeros(1, np.int32), np.zeros(1, np.int64), (Span(state, 0, 1),))
+        recorder, rows = Planner(self.device), blank(self)
         try:
             result = self.family.wire(recorder, self.model.config, self.weights, self.tables, rows, want)
-            return Plan(recorder, result, recorder.lay_out(result))
+            return Plan(recorder, result, recorder.buffers(result))
         except UnrecordedError:
             return None

@@ -1,205 +1,48 @@
-"""The op table over the kernels of a GPU: what CUDA, ROCm and Metal share. How a kernel is called, where its result
-lies and what a sequence carries is left to the two tables below this one (launch_pointers.py, mlx_metal_ops.py)."""
+"""The half of the GPU op table that touches states: attention, its steps for taps, and what a sequence carries."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.gpu.host_ops import HostOps, Table
-from gnomon.gpu.host_pack import Packed, pack
-from gnomon.gpu.host_state import FORMAT
 from gnomon.gpu.kernel_table import CHUNK, QUERIES
-from gnomon.gpu.launch import DeviceArray
-from gnomon.gpu.launch_calls import CALLS, Given, Sizes
-from gnomon.gpu.launch_probe import kernel_device
-from gnomon.reference.device import Device
-from gnomon.reference.ops.rope import RopeTables
-from gnomon.reference.protocol import Handle, Rows, Span, Want
-from gnomon.reference.weights import Weight
-from gnomon.reference.widen import widen
-
-F32 = NDArray[np.float32]
-Shape = tuple[int, ...]
-Arrays = Mapping[str, DeviceArray]
-STATEFUL = ("kv_append", "attention", "causal_conv", "delta_rule")
+from gnomon.gpu.launch import DeviceArray, Recurrent
+from gnomon.gpu.launch_calls import Sizes
+from gnomon.gpu.launch_table import Arrays, LaunchTable, Shape
+from gnomon.reference.protocol import Rows
+from gnomon.reference.state import State
 
 
-class DeviceTable(Table):
-    """A weight whose rows are read, on the device: in the form that `embed` or a convolution asks for."""
-
-    def __init__(self, weight: Weight, upload: Callable[[NDArray[Any]], DeviceArray]) -> None:
-        super().__init__(weight)
-        self.upload = upload
-        self.words: Packed | None = None
-        self.taps: Any = None
-
-    @property
-    def packed(self) -> Packed:
-        if self.words is None:
-            self.words = on_device(pack(self.weight, "f32"), self.upload)
-        return self.words
-
-    @property
-    def columns(self) -> Any:
-        if self.taps is None:
-            self.taps = self.upload(np.ascontiguousarray(widen(self.weight).T))
-        return self.taps
-
-
-def on_device(packed: Packed, upload: Callable[[NDArray[Any]], Any]) -> Packed:
-    """The same weight with its words and scales on the device."""
-    scale = None if packed.scale is None else upload(packed.scale)
-    return replace(packed, words=upload(packed.words), scale=scale)
-
-
-class LaunchOps(HostOps[DeviceArray]):
-    """Every instruction is one call of a kernel or, for attention, three."""
-
-    # --- what a device does in its own way --------------------------------------------------------------------------
-    @abstractmethod
-    def upload(self, values: NDArray[Any]) -> DeviceArray:
-        """A copy of an array on the device."""
-
-    @abstractmethod
-    def fetch(self, x: DeviceArray, dtype: Any) -> NDArray[Any]:
-        """A fresh copy on the host"""
-
-    @abstractmethod
-    def call(
-        self,
-        name: str,
-        inputs: Arrays,
-        outputs: Mapping[str, Shape | DeviceArray],
-        sizes: Sizes,
-        sequences: int = 1,
-    ) -> list[DeviceArray]:
-        """Launch a kernel: what it writes, in the order of `outputs`, which are shapes, or arrays to be written.
-
-        sizes: scalars of the kernel by name, and what its number of tasks depends on
-        """
-
-    @abstractmethod
-    def part(self, x: DeviceArray, start: int, stop: int) -> DeviceArray:
-        """Rows start .. stop"""
-
-    @abstractmethod
-    def join(self, parts: Sequence[DeviceArray]) -> DeviceArray:
-        """Rows of one after those of the other"""
-
-    @abstractmethod
-    def here(self, rows: Rows, tables: RopeTables | None) -> Arrays:
-        """ids, positions, select [spans] of a step, and cos, sin where there are tables"""
+class LaunchOps(LaunchTable):
+    """Attention is three launches over some sequences, or pieces of them."""
 
     @abstractmethod
     def alone(self, cache: Any, length: int, rows: int) -> tuple[dict[str, DeviceArray], Sizes]:
         """k, v, capacity, start, stop and length of one sequence whose rows are 0 .. rows: arrays and sizes"""
 
+    # --- caches -------------------------------------------------------------------------------------------------------
     @abstractmethod
-    def emit_state(self, op: str, inputs: Sequence[Any], given: Given, rows: Rows, layer: int, out: Any) -> DeviceArray:
-        """One of STATEFUL; inputs, given: as in `emit`"""
+    def load_kv(self, arrays: dict[str, NDArray[Any]]) -> Any:
+        """Keys and values that export as "k", "v" and their scales"""
 
-    # --- border -----------------------------------------------------------------------------------------------------
-    def pack(self, weight: Weight) -> Handle:
-        if weight.role == "linear":
-            return on_device(pack(weight, self.arm), self.upload)
-        return DeviceTable(weight, self.upload) if weight.role == "table" else self.upload(widen(weight))
+    def export_cache(self, state: State, i: int) -> dict[str, NDArray[Any]]:
+        cache = state.caches[i]
+        if cache is None:
+            return {}
+        if isinstance(cache, Recurrent):
+            return {f"rec.{name}": self.numpy(a) for name, a in cache._asdict().items() if a is not None}
+        return {f"kv.{name}": array for name, array in cache.host(state.length).arrays(0, state.length).items()}
 
-    def array(self, x: F32) -> DeviceArray:
-        return self.upload(np.ascontiguousarray(x, np.float32))
+    def load_cache(self, arrays: dict[str, NDArray[Any]]) -> Any:
+        if "rec.conv" in arrays:
+            delta = arrays.get("rec.delta")
+            return Recurrent(self.upload(arrays["rec.conv"]), None if delta is None else self.upload(delta))
+        return self.load_kv({name.removeprefix("kv."): array for name, array in arrays.items()})
 
-    def numpy(self, x: DeviceArray) -> F32:
-        return self.fetch(x, np.float32)
-
-    def devices(self) -> tuple[Device, ...]:
-        return (kernel_device(self),)
-
-    def elementary(self) -> Mapping[str, Callable[[DeviceArray], DeviceArray]]:
-        def named(op: str) -> Callable[[DeviceArray], DeviceArray]:
-            return lambda x: self.elementwise(op, x.reshape(1, int(np.prod(x.shape)))).reshape(*x.shape)
-
-        names = ("settle", "exp_neg", "sigmoid", "silu", "gelu_tanh", "softplus", "log1p01")
-        return {name: named(name) for name in names} | {"chunked_sum": self.row_sum}
-
-    def row_sum(self, x: DeviceArray) -> DeviceArray:
-        """chunked_sum over the last axis"""
-        n, shape = x.shape[-1], x.shape[:-1]
-        return self.emit("row_sum", [x.reshape(int(np.prod(shape)), n)], 1, n=[n]).reshape(*shape)
-
-    # --- instructions -----------------------------------------------------------------------------------------------
-    def emit(
-        self,
-        op: str,
-        inputs: Sequence[DeviceArray | None],
-        width: int,
-        *,
-        n: Sequence[int] = (),
-        f: Sequence[float] = (),
-        weights: Sequence[Handle | None] = (),
-        form: int = 0,
-        rows: Rows | None = None,
-        layer: int = 0,
-        out: DeviceArray | None = None,
-        tables: RopeTables | None = None,
-    ) -> DeviceArray:
-        first = inputs[0] if inputs else None
-        count = first.shape[0] if first is not None else len(rows.ids) if rows is not None else 0
-        if op == "gather":
-            index = inputs[1] if len(inputs) > 1 else None
-            count = index.shape[0] if index is not None else len(rows.spans) if rows is not None else 0
-
-        def here() -> Arrays:
-            assert rows is not None
-            return self.here(rows, tables)
-
-        given = Given(op, inputs, count, width, n, f, weights, form, here)
-        if op in STATEFUL:
-            assert rows is not None
-            return self.emit_state(op, inputs, given, rows, layer, out)
-        if op == "quant":
-            q: Shape | DeviceArray = out or (count, width)
-            return self.call("quant_rows", {"x": given.x}, {"q": q, "scale": given.y}, {"rows": count, "n": n[0]})[0]
-        name, arrays, sizes = CALLS[op](given)
-        return self.call(name, arrays, {"out": out or (count, width)}, {"rows": count, **sizes})[0]
-
-    def swiglu(self, at: str, gate: DeviceArray, up: DeviceArray) -> DeviceArray:
-        return self.elementwise("swiglu", gate, up)
-
-    def gated_norm(
-        self, at: str, o: DeviceArray, w: DeviceArray, z: DeviceArray, eps: float, groups: int
-    ) -> DeviceArray:
-        width = o.shape[1]
-        return self.emit("gated_norm", [o, z], width, n=[width // groups, groups], f=[eps], weights=[w])
-
-    def mul(self, at: str, x: DeviceArray, y: DeviceArray) -> DeviceArray:
-        if y.shape == x.shape:
-            return self.elementwise("mul", x, y)
-        return self.emit("mul_rows", [x, y], x.shape[1], n=[0])  # one value per row
-
-    def select(self, at: str, x: DeviceArray, rows: Rows, want: Want) -> DeviceArray:
-        return x if want == "all" else self.emit("gather", [x], x.shape[1], rows=rows)
-
-    def experts(
-        self, at: str, x: DeviceArray, p: DeviceArray, weights: Sequence[tuple[Handle, Handle, Handle]]
-    ) -> DeviceArray:
-        """The rows that chose an expert are gathered for it; its results then take their places among all rows."""
-        width, chosen = x.shape[1], self.numpy(p) != 0
-        y = self.upload(np.zeros(x.shape, np.float32))
-        for e, (gate, up, down) in enumerate(weights):
-            rows = np.flatnonzero(chosen[:, e]).astype(np.int32)
-            if not len(rows):
-                continue
-            index = self.upload(rows)
-            some, share, sum_ = (self.emit("gather", [a, index], a.shape[1]) for a in (x, p, y))
-            made = self.linear("", self.swiglu("", self.linear("", some, gate), self.linear("", some, up)), down)
-            sum_ = self.add("", sum_, self.emit("mul_rows", [made, share], width, n=[e]))
-            places = np.arange(x.shape[0], dtype=np.int32)
-            places[rows] = x.shape[0] + np.arange(len(rows))
-            y = self.emit("gather", [self.join([y, sum_]), self.upload(places)], width)
-        return y
+    def truncate_cache(self, cache: Any, length: int) -> Any:
+        return cache  # what lies past the length is scratch
 
     # --- attention --------------------------------------------------------------------------------------------------
     def attention(
@@ -214,10 +57,7 @@ class LaunchOps(HostOps[DeviceArray]):
         scale: float,
         window: int | None,
     ) -> DeviceArray:
-        self.kv_append("", k, v, rows, i, kv_heads)
-        d = k.shape[1] // kv_heads
-        n = [q.shape[1] // d, kv_heads, d, window or 0]
-        return self.emit("attention", [q], q.shape[1], n=n, f=[scale], form=FORMAT[self.kv], rows=rows, layer=i)
+        return self.attention_in_one(q, k, v, rows, i, kv_heads, scale, window)
 
     def attend(
         self,
@@ -287,21 +127,3 @@ def attention_sizes(heads: int, kv_heads: int, d: int, window: int, end: int, ro
         "heads": heads, "kv_heads": kv_heads, "d": d, "window": window, "chunks": -(-end // CHUNK), "tiles": tiles,
         "rows": rows,
     }  # fmt: skip
-
-
-def step_arrays(rows: Rows, tables: RopeTables | None) -> dict[str, NDArray[Any]]:
-    """What kernels read of a step, by name"""
-    out: dict[str, NDArray[Any]] = {
-        "ids": rows.ids, "positions": rows.pos.astype(np.int32),
-        "select": np.array([span.stop - 1 for span in rows.spans], np.int32),
-    }  # fmt: skip
-    if tables is not None:
-        rotation = tables.at(rows.pos)
-        out |= {"cos": rotation.cos, "sin": rotation.sin}
-    return out
-
-
-def starts(spans: Sequence[Span]) -> dict[str, NDArray[np.int32]]:
-    """start, stop and length of every sequence"""
-    columns = np.array([(s.start, s.stop, s.state.length) for s in spans], np.int32).reshape(-1, 3).T
-    return {name: np.ascontiguousarray(c) for name, c in zip(("start", "stop", "length"), columns, strict=True)}

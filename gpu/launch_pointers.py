@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from gnomon.gpu.kernel_table import CHUNK, QUERIES, TABLE
 from gnomon.gpu.kernel_types import LEAST
-from gnomon.gpu.launch import Block, DeviceArray, Driver, Launch, Memory
-from gnomon.gpu.launch_calls import Given, Sizes
-from gnomon.gpu.launch_ops import Arrays, LaunchOps, Shape, attention_sizes, starts, step_arrays
-from gnomon.gpu.launch_state import DeviceKV, Recurrent, pointers
+from gnomon.gpu.launch import Block, DeviceArray, Driver, Launch, Memory, Recurrent
+from gnomon.gpu.launch_calls import Given, Sizes, present
+from gnomon.gpu.launch_ops import LaunchOps, attention_sizes
+from gnomon.gpu.launch_state import DeviceKV, pointers
+from gnomon.gpu.launch_table import Arrays, Shape, starts, step_arrays
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Arm, Rows, Span, Storage
 from gnomon.reference.state import State
@@ -192,12 +193,12 @@ class PointerOps(LaunchOps):
             self.zeros[shape] = self.upload(np.zeros(shape, np.float32))
         return self.zeros[shape]
 
-    def emit_state(
-        self, op: str, inputs: Sequence[Any], given: Given, rows: Rows, layer: int, out: DeviceArray | None
-    ) -> DeviceArray:
+    def emit_state(self, given: Given) -> DeviceArray:
+        op, n, inputs, layer, rows = given.op.name, given.op.n, given.op.inputs, given.op.layer, given.op.rows
+        assert rows is not None
         cut = None
         if op == "attention":
-            cut = self.cut or pieces(rows, given.n[0], given.n[2])
+            cut = self.cut or pieces(rows, n[0], n[2])
         block = self.fixed
         if block is None:
             small = self.carried(rows, layer, op, cut) | starts(rows.spans) | (cut.arrays() if cut else {})
@@ -207,31 +208,29 @@ class PointerOps(LaunchOps):
         longest = max(span.stop - span.start for span in rows.spans)
         if op == "attention":
             assert cut is not None
-            return self.attention_in_pieces(given, cut, block, layer, out)
+            return self.attention_in_pieces(given, cut, block)
         if op == "kv_append":
             carried = {name: block[f"{layer}.{name}"] for name in ("k", "v", "capacity")}
-            x, y = inputs
-            sizes = {"rows": longest, "kv_heads": given.n[0], "d": given.n[2]}
-            self.call(f"kv_append_{self.kv}", {"x": x, "y": y, **carried, **common}, {}, sizes, count)
+            sizes = {"rows": longest, "kv_heads": n[0], "d": n[2]}
+            self.call(f"kv_append_{self.kv}", {"x": given.x, "y": given.y, **carried, **common}, {}, sizes, count)
             return NOTHING
-        shape = out or (given.rows, given.width)
+        shape = given.op.out or (given.rows, given.op.width)
         field = "conv" if op == "causal_conv" else "delta"
         states = {name: block[f"{layer}.{field}.{name}"] for name in ("old", "fresh")}
         if op == "causal_conv":
-            arrays = {"x": inputs[0], "w": given.weights[0], **states, **common}
-            return self.call(op, arrays, {"out": shape}, {"C": given.n[0], "taps": given.n[1]}, count)[0]
-        arrays = {**dict(zip(("q", "k", "v", "g", "beta"), inputs, strict=True)), **states, **common}
-        sizes = dict(zip(("key_heads", "value_heads", "dk", "dv"), given.n, strict=True))
+            arrays = {"x": given.x, "w": given.op.weights[0], **states, **common}
+            return self.call(op, arrays, {"out": shape}, {"C": n[0], "taps": n[1]}, count)[0]
+        arrays = {**dict(zip(("q", "k", "v", "g", "beta"), present(inputs), strict=True)), **states, **common}
+        sizes = dict(zip(("key_heads", "value_heads", "dk", "dv"), n, strict=True))
         return self.call(op, arrays, {"out": shape}, sizes, count)[0]
 
-    def attention_in_pieces(
-        self, given: Given, cut: Pieces, block: Block, layer: int, out: DeviceArray | None
-    ) -> DeviceArray:
-        heads, kv_heads, d, window = given.n[:4]
-        out = out or self.room((given.rows, given.width))
-        sizes = attention_sizes(heads, kv_heads, d, window, cut.chunks * CHUNK, cut.longest) | {"scale": given.f[0]}
+    def attention_in_pieces(self, given: Given, cut: Pieces, block: Block) -> DeviceArray:
+        op = given.op
+        heads, kv_heads, d, window = op.n[:4]
+        out = op.out or self.room((given.rows, op.width))
+        sizes = attention_sizes(heads, kv_heads, d, window, cut.chunks * CHUNK, cut.longest) | {"scale": op.f[0]}
         names = {name: f"piece.{name}" for name in ("start", "stop", "length")}
-        names |= {name: f"{layer}.piece.{name}" for name in ("k", "v", "capacity")}
+        names |= {name: f"{op.layer}.piece.{name}" for name in ("k", "v", "capacity")}
         for first in range(0, len(cut.spans), cut.together):
             some = min(cut.together, len(cut.spans) - first)
             carried = {}
@@ -257,29 +256,19 @@ class PointerOps(LaunchOps):
         for span in rows.spans:
             span.state.pending[i] = Recurrent(span.state.cache(i).conv, self.room((value_heads, dk, dv)))
 
-    def export_cache(self, state: State, i: int) -> dict[str, NDArray[Any]]:
-        cache: DeviceKV | Recurrent | None = state.caches[i]
-        if cache is None:
-            return {}
-        if isinstance(cache, Recurrent):
-            return {f"rec.{name}": self.numpy(a) for name, a in cache._asdict().items() if a is not None}
-        return {f"kv.{name}": array for name, array in cache.host(state.length).arrays(0, state.length).items()}
-
-    def load_cache(self, arrays: dict[str, NDArray[Any]]) -> DeviceKV | Recurrent:  # type: ignore[override]
-        if "rec.conv" in arrays:
-            delta = arrays.get("rec.delta")
-            return Recurrent(self.upload(arrays["rec.conv"]), None if delta is None else self.upload(delta))
-        return DeviceKV.of(self.driver, self.kv, {n.removeprefix("kv."): a for n, a in arrays.items()}, self.byte)
+    def load_kv(self, arrays: dict[str, NDArray[Any]]) -> DeviceKV:
+        return DeviceKV.of(self.driver, self.kv, arrays, self.byte)
 
     def copy_cache(self, state: State, i: int) -> DeviceKV | Recurrent | None:  # type: ignore[override]
         cache: DeviceKV | Recurrent | None = state.caches[i]
         return cache.resized(state.length) if isinstance(cache, DeviceKV) else cache  # a step replaces a recurrent one
 
-    def truncate_cache(self, cache: Any, length: int) -> Any:
-        return cache  # what lies past the length is scratch
-
-    def cache_nbytes(self, cache: Any) -> int:
-        return 0 if cache is None else int(cache.nbytes)
+    def cache_nbytes(self, cache: DeviceKV | Recurrent | None) -> int:  # type: ignore[override]
+        if cache is None:
+            return 0
+        if isinstance(cache, DeviceKV):
+            return cache.nbytes
+        return sum(4 * int(np.prod(a.shape)) for a in cache if a is not None)
 
 
 def cache_arrays(at: str, caches: Sequence[DeviceKV]) -> dict[str, NDArray[Any]]:

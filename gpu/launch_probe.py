@@ -9,15 +9,15 @@ from gnomon.gpu.host_device import GIVEN, INPUTS, RESULT
 from gnomon.reference.device import Device, Operation
 
 if TYPE_CHECKING:
-    from gnomon.gpu.launch_ops import LaunchOps
+    from gnomon.gpu.launch_table import LaunchTable
 
 
-def kernel_device(ops: "LaunchOps") -> Device:
+def kernel_device(ops: "LaunchTable") -> Device:
     """One way: the engine's own kernels."""
     return Device("kernels", {name: operation(ops, name) for name in INPUTS}, {})
 
 
-def operation(ops: "LaunchOps", name: str) -> Operation:
+def operation(ops: "LaunchTable", name: str) -> Operation:
     """probe_<name> on NumPy arrays [n]"""
     given, result = GIVEN.get(name, np.float32), RESULT.get(name, np.float32)
 

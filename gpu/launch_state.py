@@ -1,25 +1,14 @@
 """What an engine on CUDA or ROCm carries of a sequence: the blocks of host_state.py, in device memory."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.gpu.host_state import STEP, HostKV
-from gnomon.gpu.launch import DeviceArray, Driver, Memory
+from gnomon.gpu.launch import Driver, Memory
 
 Arrays = dict[str, NDArray[Any]]
-
-
-class Recurrent(NamedTuple):
-    """A delta layer: the last conv inputs [taps - 1, C] and one matrix per head [value_heads, dk, dv]"""
-
-    conv: DeviceArray
-    delta: DeviceArray | None = None
-
-    @property
-    def nbytes(self) -> int:
-        return sum(4 * int(np.prod(a.shape)) for a in self if a is not None)
 
 
 class DeviceKV:

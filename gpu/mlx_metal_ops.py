@@ -4,7 +4,7 @@ launch gives new arrays, a state refers to what it holds, and a step is one grap
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import mlx.core as mx
 import numpy as np
@@ -14,9 +14,10 @@ from gnomon.gpu.host_state import STEP, HostKV
 from gnomon.gpu.kernel_table import CHUNK, QUERIES, TABLE
 from gnomon.gpu.kernel_types import LEAST, Kernel
 from gnomon.gpu.kernel_units import metal_kernel, metal_sizes
-from gnomon.gpu.launch import DeviceArray
-from gnomon.gpu.launch_calls import Given, Sizes
-from gnomon.gpu.launch_ops import Arrays, LaunchOps, Shape, attention_sizes, step_arrays
+from gnomon.gpu.launch import DeviceArray, Recurrent
+from gnomon.gpu.launch_calls import Given, Sizes, present
+from gnomon.gpu.launch_ops import LaunchOps, attention_sizes
+from gnomon.gpu.launch_table import Arrays, Shape, step_arrays
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Arm, Rows, Storage
 from gnomon.reference.state import State
@@ -27,13 +28,6 @@ TYPES = {"float": mx.float32, "i32": mx.int32, "u32": mx.uint32, "u16": mx.uint1
 SCRATCH_FLOATS = 1 << 24  # of attention in one launch: longer steps go in pieces
 PIECE = 512  # rows of a piece at most
 NOTHING = DeviceArray((0, 0), None)
-
-
-class Recurrent(NamedTuple):
-    """A delta layer: the last conv inputs [taps - 1, C] and one matrix per head [value_heads, dk, dv]"""
-
-    conv: DeviceArray
-    delta: DeviceArray | None = None
 
 
 class MetalKV:
@@ -173,10 +167,10 @@ class MlxMetalOps(LaunchOps):
         arrays = {"k": DeviceArray((), cache.k), "v": DeviceArray((), cache.v)}
         return arrays, {"capacity": cache.capacity, "start": 0, "stop": rows, "length": length}
 
-    def emit_state(
-        self, op: str, inputs: Sequence[Any], given: Given, rows: Rows, layer: int, out: DeviceArray | None
-    ) -> DeviceArray:
-        parts: list[DeviceArray] = []
+    def emit_state(self, given: Given) -> DeviceArray:
+        op, n, layer, rows = given.op.name, given.op.n, given.op.layer, given.op.rows
+        assert rows is not None
+        inputs, parts, width = present(given.op.inputs), list[DeviceArray](), given.op.width
         for span in rows.spans:
             old, cache = span.state.caches[layer], span.state.cache(layer)
             some = [self.part(x, span.start, span.stop) for x in inputs]
@@ -186,16 +180,16 @@ class MlxMetalOps(LaunchOps):
             elif op == "attention":
                 parts += self.attention_in_pieces(some[0], cache, span.state.length, given)
             elif op == "causal_conv":
-                arrays = {"x": some[0], "w": given.weights[0], "old": before(old, "conv", cache.conv)}
-                outputs = {"fresh": cache.conv.shape, "out": (count, given.width)}
-                fresh, y = self.call(op, arrays, outputs, sizes | {"C": given.n[0], "taps": given.n[1]})
+                arrays = {"x": some[0], "w": given.op.weights[0], "old": before(old, "conv", cache.conv)}
+                outputs = {"fresh": cache.conv.shape, "out": (count, width)}
+                fresh, y = self.call(op, arrays, outputs, sizes | {"C": n[0], "taps": n[1]})
                 span.state.pending[layer] = Recurrent(fresh, old.delta if old else None)
                 parts.append(y)
             else:
                 arrays = dict(zip(("q", "k", "v", "g", "beta"), some, strict=True))
                 arrays["old"] = before(old, "delta", cache.delta)
-                sizes |= dict(zip(("key_heads", "value_heads", "dk", "dv"), given.n, strict=True))
-                outputs = {"fresh": cache.delta.shape, "out": (count, given.width)}
+                sizes |= dict(zip(("key_heads", "value_heads", "dk", "dv"), n, strict=True))
+                outputs = {"fresh": cache.delta.shape, "out": (count, width)}
                 fresh, y = self.call(op, arrays, outputs, sizes)
                 span.state.pending[layer] = Recurrent(cache.conv, fresh)
                 parts.append(y)
@@ -220,7 +214,7 @@ class MlxMetalOps(LaunchOps):
         return MetalKV(cache.storage, cache.kv_heads, cache.d, made_k, made_v)
 
     def attention_in_pieces(self, q: DeviceArray, cache: MetalKV, length: int, given: Given) -> list[DeviceArray]:
-        heads, kv_heads, d, window = given.n[:4]
+        heads, kv_heads, d, window = given.op.n[:4]
         rows, parts = q.shape[0], []
         chunks = -(-(length + rows) // CHUNK)
         most = SCRATCH_FLOATS // (-(-heads // QUERIES) * chunks * QUERIES * (CHUNK + 2 + -(-d // 64) * 64))
@@ -229,7 +223,7 @@ class MlxMetalOps(LaunchOps):
             some = self.part(q, start, min(start + step, rows))
             at, count = length + start, some.shape[0]
             arrays, sizes = self.alone(cache, at, count)
-            sizes |= attention_sizes(heads, kv_heads, d, window, at + count, count) | {"scale": given.f[0]}
+            sizes |= attention_sizes(heads, kv_heads, d, window, at + count, count) | {"scale": given.op.f[0]}
             parts.append(self.attend(some, arrays, sizes, some.shape, lambda name, shape: shape))
         return parts
 
@@ -251,25 +245,11 @@ class MlxMetalOps(LaunchOps):
             zeros = self.upload(np.zeros((value_heads, dk, dv), np.float32))
             span.state.pending[i] = Recurrent(span.state.cache(i).conv, zeros)
 
-    def export_cache(self, state: State, i: int) -> dict[str, NDArray[Any]]:
-        cache: MetalKV | Recurrent | None = state.caches[i]
-        if cache is None:
-            return {}
-        if isinstance(cache, Recurrent):
-            return {f"rec.{name}": self.numpy(a) for name, a in cache._asdict().items() if a is not None}
-        return {f"kv.{name}": array for name, array in cache.host(state.length).arrays(0, state.length).items()}
-
-    def load_cache(self, arrays: dict[str, NDArray[Any]]) -> MetalKV | Recurrent:  # type: ignore[override]
-        if "rec.conv" in arrays:
-            delta = arrays.get("rec.delta")
-            return Recurrent(self.upload(arrays["rec.conv"]), None if delta is None else self.upload(delta))
-        return MetalKV.of(HostKV.of(self.kv, {n.removeprefix("kv."): a for n, a in arrays.items()}))
+    def load_kv(self, arrays: dict[str, NDArray[Any]]) -> MetalKV:
+        return MetalKV.of(HostKV.of(self.kv, arrays))
 
     def copy_cache(self, state: State, i: int) -> Any:
         return state.caches[i]
-
-    def truncate_cache(self, cache: Any, length: int) -> Any:
-        return cache  # what lies past the length is scratch
 
     def cache_nbytes(self, cache: MetalKV | Recurrent | None) -> int:  # type: ignore[override]
         if cache is None:
