@@ -1,6 +1,7 @@
 """Nodes for tests: a server in a thread of its own, clients with real sockets, and a relay that may flip a byte."""
 
 import asyncio
+import json
 import socket
 import threading
 import time
@@ -27,6 +28,9 @@ from gnomon.serve.app import app
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}<assistant>"
 BINARY = {"content-type": "application/octet-stream"}
 JSON = {"content-type": "application/json"}
+DRAWN = Sampling(0.9, 0, 0.95, 7)
+FIELDS = {"temperature": 0.9, "top_p": 0.95, "seed": 7}  # what a request for DRAWN says
+NewEngine = Callable[..., Engine[Any]]
 
 
 def chatting() -> Model:
@@ -102,6 +106,54 @@ class Relay:
             reply = await client.post(self.target + request.url.path, content=bytes(body), headers=headers)
         kind = reply.headers["content-type"]
         await Response(reply.content, reply.status_code, media_type=kind)(scope, receive, send)
+
+
+def ask(client: httpx2.Client, **fields: Any) -> dict[str, Any]:
+    """The answer to a request that has to be taken."""
+    reply = client.post("/v1/completions", json=fields)
+    assert reply.status_code == 200, reply.text
+    out: dict[str, Any] = reply.json()
+    return out
+
+
+def own(answer: dict[str, Any]) -> dict[str, Any]:
+    """What can be the same in two answers to the same request."""
+    return {name: answer["gnomon"][name] for name in ("ids", "logits_sha256")}
+
+
+def events(client: httpx2.Client, path: str, **fields: Any) -> list[dict[str, Any]]:
+    """The pieces of a streamed answer."""
+    reply = client.post(path, json={**fields, "stream": True})
+    assert reply.headers["content-type"].startswith("text/event-stream"), reply.text
+    lines = [line.removeprefix("data: ") for line in reply.text.split("\n\n") if line]
+    assert lines.pop() == "[DONE]", reply.text
+    return [json.loads(line) for line in lines]
+
+
+def put(client: httpx2.Client, data: bytes) -> str:
+    """Import a state -> its id"""
+    reply = client.post("/v1/state/import", content=data, headers=BINARY)
+    assert reply.status_code == 200, reply.text
+    return str(reply.json()["id"])
+
+
+def get(client: httpx2.Client, name: str) -> bytes:
+    """The file of a state."""
+    reply = client.get("/v1/state/export", params={"id": name})
+    assert reply.status_code == 200, reply.text
+    assert reply.headers["content-length"] == str(len(reply.content)), len(reply.content)
+    return reply.content
+
+
+def held(client: httpx2.Client) -> Any:
+    """What a node says of the states that it holds."""
+    return client.get("/v1/state").json()["data"]
+
+
+def go_on(client: httpx2.Client, name: str) -> dict[str, Any]:
+    """Five greedy ids behind [3, 1] and the state, with the digest of their rows."""
+    body = {"prompt": [3, 1], "state": name, "max_tokens": 5, "temperature": 0}
+    return own(client.post("/v1/completions", json=body).json())
 
 
 def together(client: httpx2.Client, bodies: Sequence[dict[str, Any]], retry: bool = False) -> list[httpx2.Response]:

@@ -157,5 +157,10 @@ def test_a_wrong_address_space_does_not_compile(old: str, new: str) -> None:
 
 
 def test_no_fault_is_seen_where_there_is_none() -> None:
-    for target, names, case in (("cuda", NORMS, norms), ("hip", LINEAR, linear), ("metal", TAIL, attention)):
-        case(planted(target, names, lambda text: text + "\n"))  # type: ignore[arg-type]
+    sound: list[tuple[Target, tuple[str, ...], Case]] = [
+        ("cuda", NORMS, norms),
+        ("hip", LINEAR, linear),
+        ("metal", TAIL, attention),
+    ]
+    for target, names, case in sound:
+        assert not seen(planted(target, names, lambda text: text + "\n"), case), (target, names)

@@ -143,7 +143,7 @@ BAD_LINES = {
 def test_no_bad_line_runs(line: str, tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text(f'{{"ids": [1]}}\n{line}\n', "utf-8")
-    refused(BAD_LINES[line], "micro", "--batch", str(path))
+    assert_refused(BAD_LINES[line], "micro", "--batch", str(path))
 
 
 MISUSES: dict[tuple[str, ...], str] = {
@@ -163,18 +163,18 @@ MISUSES: dict[tuple[str, ...], str] = {
 
 @pytest.mark.parametrize("words", MISUSES, ids=" ".join)
 def test_no_misuse_runs(words: tuple[str, ...]) -> None:
-    refused(MISUSES[words], "micro", "--ids", "1", *words)
+    assert_refused(MISUSES[words], "micro", "--ids", "1", *words)
 
 
 def test_no_unreadable_batch_runs(tmp_path: Path) -> None:
-    refused("Expected a file nothing", "micro", "--batch", str(tmp_path / "nothing"))
+    assert_refused("Expected a file nothing", "micro", "--batch", str(tmp_path / "nothing"))
     (tmp_path / "empty").write_text("\n\n")
-    refused("Expected at least one prompt in empty", "micro", "--batch", str(tmp_path / "empty"))
+    assert_refused("Expected at least one prompt in empty", "micro", "--batch", str(tmp_path / "empty"))
     (tmp_path / "latin").write_bytes(b"\xe9")
-    refused("Expected latin to be UTF-8 text but byte 0 is not", "micro", "--batch", str(tmp_path / "latin"))
+    assert_refused("Expected latin to be UTF-8 text but byte 0 is not", "micro", "--batch", str(tmp_path / "latin"))
 
 
-def refused(sentence: str, *words: str) -> None:
+def assert_refused(sentence: str, *words: str) -> None:
     result = run(*words)
     assert isinstance(result.exception, GnomonError), result.exception
     assert result.exception.exit_code == 2

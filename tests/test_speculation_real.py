@@ -13,6 +13,7 @@ import pytest
 
 import gnomon
 from decoding import SEEDS, Plain, assert_as_plain, plainly
+from drafting import follow
 from gnomon.decode.batch import Batch
 from gnomon.decode.drafters import Drafter, EngineDrafter, Ngram, Replay
 from gnomon.decode.generate import Generation
@@ -21,7 +22,6 @@ from gnomon.reference.engine import Engine
 from gnomon.reference.model import Model
 from gnomon.reference.ops.sample import Sampling
 from gnomon.reference.protocol import F32
-from test_speculation import follow
 
 pytestmark = pytest.mark.wide
 

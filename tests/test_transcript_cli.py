@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import gnomon
-from test_transcript import opened, sealed
+from gnomon.gates.transcript import opened, sealed
 from trace_edits import run
 
 ASKED = ["micro", "--ids", "11,21,45,83", "--max-tokens", "6", "--temperature", "1.5", "--seed", "12"]
