@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gnomon.gates.cache import last_level_cache
 from gnomon.gpu.host_library import Team
-from gnomon.gpu.host_pack import aligned
+from gnomon.gpu.host_memory import aligned
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import UsageError
 from gnomon.reference.protocol import Rows
@@ -146,15 +147,6 @@ def busy_times() -> tuple[float, float]:
         return time.process_time(), time.process_time()
     user, nice, system, _idle, _wait, irq, soft, steal = map(int, stat.read_text("ascii").split()[1:9])
     return time.process_time(), (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
-
-
-def last_level_cache() -> int:
-    """Bytes of the largest cache of the first CPU; 64 MiB where the system does not tell"""
-    sizes = [64 << 20]
-    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = file.read_text("ascii").strip()
-        sizes.append(int(text[:-1]) << {"K": 10, "M": 20, "G": 30}[text[-1]])
-    return max(sizes[1:] or sizes)
 
 
 def ways(runner: Runner, positions: Sequence[int], prefills: Sequence[int], every: int = 1) -> dict[str, Way]:

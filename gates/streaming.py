@@ -3,18 +3,16 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gnomon.gates import cache
 from gnomon.gpu.host_array_ops import HostArrayOps
-from gnomon.gpu.host_pack import aligned
+from gnomon.gpu.host_memory import aligned
 from gnomon.gpu.launch_pointers import PointerOps
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import NotRunError
-
-UNKNOWN = 64 << 20  # bytes of a cache that the system does not tell
 
 
 @dataclass(frozen=True)
@@ -35,11 +33,7 @@ def last_level_cache(engine: Engine[Any]) -> int:
     """Bytes, of the device that the engine runs on"""
     if isinstance(engine.ops, PointerOps):
         return engine.ops.driver.cache_bytes()
-    sizes = []
-    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = file.read_text("ascii").strip()
-        sizes.append(int(text[:-1]) << {"K": 10, "M": 20, "G": 30}[text[-1]])
-    return max(sizes, default=UNKNOWN)
+    return cache.last_level_cache()
 
 
 def streaming(engine: Engine[Any], nbytes: int) -> Streaming:

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from gnomon.gpu.host_device import host_devices
 from gnomon.gpu.host_library import OPS, Instruction, Step, Team
+from gnomon.gpu.host_memory import aligned
 from gnomon.gpu.host_ops import HostOps
-from gnomon.gpu.host_pack import aligned
 from gnomon.gpu.host_state import FORMAT, HostKV
-from gnomon.gpu.host_step import HostStep, bind
+from gnomon.gpu.host_step import HostStep, table_of
 from gnomon.gpu.op import Op
 from gnomon.reference.device import Device
 from gnomon.reference.protocol import Arm, Handle, Rows, Span, Storage, Want
@@ -92,7 +92,8 @@ class HostArrayOps(HostOps[F32]):
             sizes = (op.n[1], op.n[0] // op.n[1], op.n[2]) if op.name in ATTENTION else (1, 1, 64)
             here = HostStep(self.team, op.rows, op.tables, "all", [op.layer] if op.name in STATEFUL else [], *sizes)
             step = here.struct
-        self.team.run((Instruction * 1)(made), bind(step, buffers))
+        step.buffers = table_of(buffers)
+        self.team.run((Instruction * 1)(made), step)
         return out
 
     def mul(self, at: str, x: F32, y: F32) -> F32:

@@ -1,18 +1,26 @@
 """The host engine: a step replays a plan, unless a tap asks for what the plan does not store."""
 
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.gpu.host_array_ops import HostArrayOps
-from gnomon.gpu.host_pack import aligned
+from gnomon.gpu.host_memory import address, aligned
 from gnomon.gpu.host_plan import Kept, Plan, Recorder, Shown, UnrecordedError, blank, kept_rows
-from gnomon.gpu.host_step import HostStep, bind
+from gnomon.gpu.host_step import HostStep, table_of
 from gnomon.reference.engine import Engine
 from gnomon.reference.model import Model
 from gnomon.reference.protocol import F32, Rows, Tap, Want
 from gnomon.reference.taps import TappedOps
+
+
+class Room(NamedTuple):
+    """The buffers of a plan after the first, which is the result; addresses: of all; table: the same as C reads it"""
+
+    arrays: list[F32]
+    addresses: NDArray[np.uint64]
+    table: Any
 
 
 class HostEngine(Engine[Any]):
@@ -23,7 +31,7 @@ class HostEngine(Engine[Any]):
         super().__init__(name, model, ops)
         self.host = ops
         self.plans: dict[Want, Plan | None] = {}
-        self.arena: dict[Want, list[NDArray[np.float32]]] = {}
+        self.rooms: dict[Want, Room] = {}
 
     def run(self, rows: Rows, want: Want, tap: Tap | None) -> F32:
         if not self._as_written():
@@ -50,18 +58,11 @@ class HostEngine(Engine[Any]):
         )
 
     def _replay(self, plan: Plan, rows: Rows, want: Want, shown: list[Shown], tap: Tap | None) -> F32:
-        config = self.model.config
-        for prepare in plan.prepare:
-            prepare(rows)
-        group = config.heads // config.kv_heads
-        layers = range(config.layers)
-        shape, work = (config.kv_heads, group, config.head_dim), plan.work * len(rows.ids)
-        step = HostStep(self.host.team, rows, self.tables, want, layers, *shape, split=True, work=work)
-        count = step.struct.selected if plan.result.selected else len(rows.ids)
-        out = cast(F32, aligned((count, plan.widths[0]), np.float32))
-        arena = self._room(want, plan, len(rows.ids))
-        buffers = np.array([out.ctypes.data, *(b.ctypes.data for b in arena)], np.uint64)
-        struct, done = bind(step.struct, buffers), 0
+        step = self._step(plan, rows, want)
+        struct, done = step.struct, 0
+        out = np.empty((struct.selected if plan.result.selected else len(rows.ids), plan.widths[0]), np.float32)
+        room = self._room(want, plan, len(rows.ids))
+        room.addresses[0], struct.buffers = address(out), room.table
         for s in shown:
             self.host.team.run(plan.instructions, struct, done, s.after + 1)
             done = s.after + 1
@@ -70,20 +71,34 @@ class HostEngine(Engine[Any]):
                 tap(s.name, kept_rows(rows, s.value), rows.pos, s.op, s.inputs)
             else:
                 pos = rows.pos[step.select] if s.value.selected and want == "last" else rows.pos
-                whole = out if s.value.buffer == 0 else arena[s.value.buffer - 1]
+                whole = out if s.value.buffer == 0 else room.arrays[s.value.buffer - 1]
                 tap(s.name, whole[: len(pos)].copy(), pos, s.op, s.inputs)
         self.host.team.run(plan.instructions, struct, done)
         return out
 
-    def _room(self, want: Want, plan: Plan, rows: int) -> list[NDArray[np.float32]]:
+    def _step(self, plan: Plan, rows: Rows, want: Want) -> HostStep:
+        """The step as the kernels see it. A sequence keeps its last one: most often only the row is new."""
+        state, config = rows.spans[0].state, self.model.config
+        last = state.memo
+        if isinstance(last, HostStep) and last.advance(rows, self.tables):
+            return last
+        for prepare in plan.prepare:
+            prepare(rows)
+        shape, work = (config.kv_heads, config.heads // config.kv_heads, config.head_dim), plan.work * len(rows.ids)
+        step = HostStep(self.host.team, rows, self.tables, want, range(config.layers), *shape, split=True, work=work)
+        state.memo = step if len(rows.spans) == 1 else None
+        return step
+
+    def _room(self, want: Want, plan: Plan, rows: int) -> "Room":
         """Buffers for so many rows, kept between steps."""
-        arena = self.arena.get(want)
-        if arena is None or len(arena[0]) < rows:
-            arena = [cast(F32, aligned((rows, width), np.float32)) for width in plan.widths[1:]]
-            for room in arena:
-                room.fill(self.host.scratch_fill)
-            self.arena[want] = arena
-        return arena
+        kept = self.rooms.get(want)
+        if kept is None or len(kept.arrays[0]) < rows:
+            arrays = [cast(F32, aligned((rows, width), np.float32)) for width in plan.widths[1:]]
+            for array in arrays:
+                array.fill(self.host.scratch_fill)
+            addresses = np.array([0, *(array.ctypes.data for array in arrays)], np.uint64)
+            kept = self.rooms[want] = Room(arrays, addresses, table_of(addresses))
+        return kept
 
     def _record(self, want: Want) -> Plan | None:
         """One wiring run on symbols, or None where the family needs values."""

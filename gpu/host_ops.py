@@ -8,7 +8,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.gpu.host_pack import Packed, aligned, pack
+from gnomon.gpu.host_memory import aligned
+from gnomon.gpu.host_pack import Packed, pack
 from gnomon.gpu.host_state import FORMAT, HostKV, Recurrent
 from gnomon.gpu.op import Op
 from gnomon.reference.ops.rope import RopeTables

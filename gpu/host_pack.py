@@ -3,7 +3,6 @@
 A weight is repacked once, at load, and keeps its stored type: what a block format scales, the kernel scales.
 """
 
-import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.gpu.host_library import FORMATS
+from gnomon.gpu.host_memory import aligned
 from gnomon.reference.errors import ModelError
 from gnomon.reference.ops.bf16 import to_bf16
 from gnomon.reference.ops.quant import quant
@@ -22,8 +22,6 @@ from gnomon.reference.widen import widen
 F32 = NDArray[np.float32]
 U32 = NDArray[np.uint32]
 Bytes = NDArray[Any]  # uint8
-HUGE = 1 << 21  # bytes of a large page
-ALIGN = 64  # bytes: a cache line, so that no load of 16 lanes straddles two
 F16_NORMAL = 2.0**-14  # the smallest normal f16
 INT8_TERMS = 131072  # so many products of two integers up to 127 stay below 2^31
 
@@ -40,23 +38,6 @@ class Packed:
     @property
     def nbytes(self) -> int:
         return self.words.nbytes + (self.scale.nbytes if self.scale is not None else 0)
-
-
-def aligned(shape: Sequence[int], dtype: Any = np.float32) -> NDArray[Any]:
-    """Uninitialised memory that starts on a cache line."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    raw = huge(size) if size >= HUGE else np.empty(size + ALIGN, np.uint8)
-    start = -raw.ctypes.data % ALIGN
-    here: NDArray[Any] = raw[start : start + size].view(dtype).reshape(shape)
-    return here
-
-
-def huge(size: int) -> NDArray[Any]:
-    """Zeroed memory in large pages where the system has them: a token reads all of it."""
-    pages = mmap.mmap(-1, -(-size // HUGE) * HUGE)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        pages.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(pages, np.uint8)
 
 
 def pack(weight: Weight, arm: str) -> Packed:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.gpu.host_library import FORMATS
-from gnomon.gpu.host_pack import aligned
+from gnomon.gpu.host_memory import aligned
 from gnomon.reference.kv import seen
 
 F32 = NDArray[np.float32]

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from ctypes import POINTER, c_void_p, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.gpu.host_library import Carried, Span, Step, Team
-from gnomon.gpu.host_pack import aligned
+from gnomon.gpu.host_memory import aligned
 from gnomon.gpu.host_state import STEP, HostKV, Recurrent
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Rows, Want
@@ -35,7 +36,7 @@ class HostStep:
         split: bool = False,
         work: int = 0,
     ) -> None:
-        self.rows = rows
+        self.ids = rows.ids.copy()
         chunks = -(-max((span.end for span in rows.spans), default=1) // STEP)
         tile_rows = max(1, 8 // group)
         tiles = sum(-(-(s.stop - s.start) // tile_rows) for s in rows.spans) * kv_heads * -(-group // 8)
@@ -48,26 +49,51 @@ class HostStep:
         self.select = np.array(ends, np.int32)
         self.rotation = tables.at(rows.pos) if tables is not None else None
         self.spans = np.array([(s.start, s.stop, s.state.length) for s in rows.spans], np.int32)  # [spans, 3]
-        self.carried = self._carried(layers)
+        self.carried = self._carried(rows, layers)
         self.struct = Step(
             len(rows.ids), len(rows.ids) if want == "all" else len(ends), len(ends), len(layers), int(whole), chunks,
-            int(small), rows.ids.ctypes.data, self.select.ctypes.data, self.positions.ctypes.data,
+            int(small), self.ids.ctypes.data, self.select.ctypes.data, self.positions.ctypes.data,
             self.rotation.cos.ctypes.data if self.rotation else None,
             self.rotation.sin.ctypes.data if self.rotation else None,
             cast(self.spans.ctypes.data, POINTER(Span)), cast(self.carried.ctypes.data, POINTER(Carried)), None,
             self.part.ctypes.data if self.part is not None else None, library.scratch_floats(chunks, d),
         )  # fmt: skip
 
-    def _carried(self, layers: Sequence[int]) -> NDArray[np.uint64]:
+    def advance(self, rows: Rows, tables: RopeTables | None) -> bool:
+        """Become the step of the next row of the same sequence: only the row, its position and its rotation change.
+        False, and nothing is done, unless one row follows on one and its caches have stayed and have room: the work of
+        a step around its kernels is small then, and memory that they have swept out of the caches makes it dear."""
+        (span, *others), struct = rows.spans, self.struct
+        if others or len(rows.ids) != 1 or struct.rows != 1 or self.kept != span.state.caches:
+            return False
+        if -(-span.end // STEP) != struct.chunks:
+            return False
+        position = span.state.length
+        self.ids[0], self.positions[0], self.spans[0, 2] = rows.ids[0], position, position
+        if tables is not None and self.rotation is not None:
+            cos, sin = self.rotation
+            if position >= len(tables.cos):
+                tables.at(rows.pos)  # they grow
+            if position >= len(tables.cos):
+                return False
+            cos[0], sin[0] = tables.cos[position], tables.sin[position]
+        return True
+
+    def _carried(self, rows: Rows, layers: Sequence[int]) -> NDArray[np.uint64]:
         """[layers, spans, 7]: the fields of Carried"""
         out = []
         self.zeros: list[NDArray[np.float32]] = []
+        self.kept: list[HostKV] | None = []  # the caches of a sequence that has nothing but keys and values
         for i in layers:
-            for span in self.rows.spans:
+            for span in rows.spans:
                 fresh = span.state.cache(i)
                 if isinstance(fresh, HostKV):
                     out.append((*fresh.pointers, 0, 0, 0, 0))
-                elif isinstance(fresh, Recurrent):
+                    if self.kept is not None:
+                        self.kept.append(fresh)
+                    continue
+                self.kept = None
+                if isinstance(fresh, Recurrent):
                     out.append((0, 0, 0, *self._recurrent(span.state.caches[i], fresh)))
                 else:
                     out.append((0,) * 7)
@@ -85,7 +111,6 @@ class HostStep:
         return self.zeros[-1]
 
 
-def bind(step: Step, buffers: NDArray[np.uint64]) -> Step:
-    """The step with these buffers, addresses by index."""
-    step.buffers = cast(buffers.ctypes.data, POINTER(c_void_p))
-    return step
+def table_of(buffers: NDArray[np.uint64]) -> Any:
+    """The addresses of a step's buffers, by index, for the field `buffers` of its struct"""
+    return cast(buffers.ctypes.data, POINTER(c_void_p))

@@ -44,10 +44,9 @@ class Engine(Generic[A]):
         want: "last" gives one row of logits per span, "all" one per row, "none" none -> [k, vocab]
         Raises UsageError for rows that do not fit their states, NonFiniteError when the result is NaN or infinite.
         """
-        self._check(rows, want)
+        ids = self._check(rows, want)
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN are reported below
-                out = self.run(rows, want, tap)
+            out = self.run(rows, want, tap)
             if not np.isfinite(out).all():
                 bad = int(np.flatnonzero(~np.isfinite(out).all(axis=1))[0])
                 raise NonFiniteError(
@@ -59,16 +58,17 @@ class Engine(Generic[A]):
                 span.state.discard()
             raise
         for span in rows.spans:
-            span.state.commit(rows.ids[span.start : span.stop].tolist())
+            span.state.commit(ids[span.start : span.stop])
         return out if want != "none" else np.empty((0, self.model.config.vocab), np.float32)
 
     def run(self, rows: Rows, want: Want, tap: Tap | None) -> F32:
         """The step itself, its rows checked: logits [k, vocab], or the last residual [rows, width] for want="none".
         States receive what it appends as pending. An engine that replays a plan overrides this."""
         ops = self.ops if tap is None else TappedOps(self.ops, tap, rows, self.weights)
-        result = self.family.wire(ops, self.model.config, self.weights, self.tables, rows, want)
-        self.ops.finish(rows, [result])
-        return self.ops.numpy(result)
+        with np.errstate(over="ignore", invalid="ignore"):  # `step` reports infinities and NaN
+            result = self.family.wire(ops, self.model.config, self.weights, self.tables, rows, want)
+            self.ops.finish(rows, [result])
+            return self.ops.numpy(result)
 
     def forward(
         self, ids: Sequence[int], state: State | None = None, want: Want = "last", tap: Tap | None = None
@@ -174,31 +174,33 @@ class Engine(Generic[A]):
         """Let go of the packed weights."""
         self.weights = {}
 
-    def _check(self, rows: Rows, want: Want) -> None:
+    def _check(self, rows: Rows, want: Want) -> list[int]:
+        """The token ids of a step that fits its states. On lists: a step of one row feels every call of NumPy."""
         if want not in ("last", "all", "none"):
             raise UsageError(f"Expected want to be 'last', 'all' or 'none' but got want={want!r}")
-        if len(rows.ids) == 0 or any(span.start >= span.stop for span in rows.spans):
+        ids: list[int] = rows.ids.tolist()
+        pos: list[int] = rows.pos.tolist()
+        if not ids or any(span.start >= span.stop for span in rows.spans):
             raise UsageError("Expected at least one token id for each sequence but got none")
-        self._check_ids(rows.ids.tolist())
+        self._check_ids(ids)
         limit = self.model.config.max_positions
-        if int(rows.pos.max()) >= limit:
-            raise UsageError(
-                f"Expected positions below max_positions={limit} but the step reaches position {int(rows.pos.max())}"
-            )
+        if max(pos) >= limit:
+            raise UsageError(f"Expected positions below max_positions={limit} but the step reaches position {max(pos)}")
         if len({id(span.state) for span in rows.spans}) != len(rows.spans):
             raise UsageError("Expected each state at most once in a step but one appears twice")
         covered = 0
         for span in rows.spans:
             self._own(span.state)
-            expected = np.arange(span.state.length, span.end)
-            if span.start != covered or not np.array_equal(rows.pos[span.start : span.stop], expected):
+            here = pos[span.start : span.stop]
+            if span.start != covered or here != list(range(span.state.length, span.end)):
                 raise UsageError(
                     f"Expected rows at positions {span.state.length}, {span.state.length + 1}, ... in the order of "
-                    f"the spans but got {rows.pos[span.start : span.stop].tolist()}"
+                    f"the spans but got {here}"
                 )
             covered = span.stop
-        if covered != len(rows.ids):
-            raise UsageError(f"Expected spans to cover all {len(rows.ids)} rows but they cover {covered}")
+        if covered != len(ids):
+            raise UsageError(f"Expected spans to cover all {len(ids)} rows but they cover {covered}")
+        return ids
 
     def _check_ids(self, ids: Sequence[int]) -> None:
         vocab = self.model.config.vocab

@@ -20,6 +20,7 @@ class State:
     caches:  what the layers hold; a cache may keep rows at positions >= length, and nothing ever reads them
     forks:   the lengths at which copies were taken
     pending: what the step in flight appended, by layer; `commit` makes it part of the state, `discard` forgets it
+    memo:    what the engine made for the last step and may find again; no part of the state
     """
 
     def __init__(self, owner: object, caches: list[Cache]) -> None:
@@ -29,6 +30,7 @@ class State:
         self.caches = caches
         self.pending: dict[int, Cache] = {}
         self.forks: list[int] = []
+        self.memo: Any = None
 
     def cache(self, layer: int) -> Cache:
         """The cache as the step in flight sees it."""

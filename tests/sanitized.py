@@ -29,7 +29,7 @@ FORMS: list[tuple[Any, Any]] = [("f32", "f32"), ("bf16", "bf16"), ("int8", "int8
 # Faults by name: what the sources hold, and what stands there instead.
 PLANTS = {
     "outside": ("store<1>(tot + r * 64, l, row + r, block)", "store<1>(tot + r * 64, l, row + r + 4096, block)"),
-    "race": ("team.barrier();\n        }\n    }, step->scratch_floats", "}\n    }, step->scratch_floats"),
+    "race": ("arrived.fetch_add(1, std::memory_order_acq_rel)", "arrived.fetch_add(1, std::memory_order_relaxed)"),
 }
 
 

@@ -10,8 +10,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from gnomon.cli.options import ArmOption, EngineOption, JsonOption, KvOption, ModelArgument
+from gnomon.cli.show import Output
 from gnomon.engines import engine as make_engine
-from gnomon.gates import receipt
 from gnomon.gpu import host
 from gnomon.gpu.host_library import Team, library
 from gnomon.loading import load
@@ -74,6 +74,8 @@ def command(
     others = others_share(busy, busy_times())
     rows = [row(running, done, name, made[name].size, stream, share) for name in made if name != STREAM]
     streamed = None if stream is None else speed(done, STREAM, stream.nbytes, share)["best"]
+    from gnomon.gates import receipt  # no other verb waits for it
+
     about: dict[str, Any] = {"model": running.model.name, "engine": running.name, **running.ops.describe()}
     about |= {"cpu": receipt.processor(), "stream_bytes_per_second": streamed, "rounds": len(done)}
     about |= {"others_share": round(others, 3), "least_share": share}
@@ -104,7 +106,7 @@ def row(
 
 
 def show(rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
-    console = Console(emoji=False, highlight=False, soft_wrap=True)
+    console = Output(soft_wrap=True)
     table = Table("way", "at", "tokens/s", "best", "p90", "GB/s", "of streaming", "samples", box=None, pad_edge=False)
     for r in rows:
         s, nbytes = r["tokens_per_second"], r.get("bytes_per_token")

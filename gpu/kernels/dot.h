@@ -20,7 +20,7 @@ FN void dot_step(const DEVICE u32* RESTRICT g, int s, X x, int stride, THREAD fl
     }
 }
 
-// The first n terms of step s: the end of a row, one term at a time
+// The first n < PER terms of step s: the end of a row, one term at a time
 template <class F, int R, class X>
 FN void dot_rest(const DEVICE u32* RESTRICT g, int s, X x, int stride, int n, THREAD float* RESTRICT acc LANE_PARAM) {
     for (int j = 0; j < n; j++) {
@@ -47,9 +47,9 @@ LEAF void dot_chunk(const DEVICE u32* RESTRICT g, X x, int stride, int K, THREAD
             dot_step<F, R>(g, s, x + s * F::PER, stride, acc LANE_ARG);
         }
     }
-    for (int s = 0; K > 0; s++, K -= F::PER, x += F::PER) {
-        dot_rest<F, R>(g, s, x, stride, K < F::PER ? K : F::PER, acc LANE_ARG);
-    }
+    int s = 0;
+    for (; K >= F::PER; s++, K -= F::PER, x += F::PER) dot_step<F, R>(g, s, x, stride, acc LANE_ARG);
+    if (K > 0) dot_rest<F, R>(g, s, x, stride, K, acc LANE_ARG);
 }
 
 // chunked_dot: the chunks, ascending, from +0.0

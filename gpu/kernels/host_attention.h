@@ -122,15 +122,15 @@ FN void score_block(const u32* keys, const float* q, int d, float scale, float* 
     for (int r = 0; r < R; r++) scores_of(tot + r * 64, scale, s + r * stride);
 }
 
+// Of positions lo .. hi of a chunk; the others may hold anything
 LEAF float largest_seen(const float* s, int lo, int hi) {
-    ALIGNED float m[16];
-    for (int i = 0; i < 16; i++) m[i] = -INFINITY;
-    int j = lo;
-    for (; j + 16 <= hi; j += 16) {
-        for (int i = 0; i < 16; i++) m[i] = larger(m[i], s[j + i]);
+    ALIGNED float m[64];
+    LANES(i) m[i] = -INFINITY;
+    for (int j = 0; j < CHUNK; j += 64) {
+        LANES(i) m[i] = larger(m[i], j + i >= lo && j + i < hi ? s[j + i] : -INFINITY);
     }
-    for (; j < hi; j++) m[0] = larger(m[0], s[j]);
-    for (int i = 1; i < 16; i++) m[0] = larger(m[0], m[i]);
+    for (int i = 0; i < 32; i++) m[i] = larger(m[i], m[i + 32]);
+    for (int i = 1; i < 32; i++) m[0] = larger(m[0], m[i]);
     return m[0];
 }
 

@@ -65,6 +65,7 @@ struct Call {  // an instruction with its operands found
     }
 
     int tasks() const;
+    size_t block_bytes() const;  // of the weight of a linear
     void run(int task, float* room) const;
     template <class FK, class FV>
     void run_attention(int task, float* room) const;
@@ -98,6 +99,15 @@ int Call::tasks() const {
         case OP_CAUSAL_CONV: return step.spans * segments(n[0]);
         case OP_DELTA_RULE: return step.spans * n[1] * ((n[3] + 63) / 64);
         default: return 0;
+    }
+}
+
+size_t Call::block_bytes() const {
+    switch (in.format) {
+#define CASE(F) case FORMAT_##F: return 4 * block_words<F>(in.n[0]);
+        WEIGHT_FORMATS(CASE)
+#undef CASE
+        default: return 4 * block_words<I8>(in.n[0]);
     }
 }
 
@@ -215,31 +225,82 @@ void Call::run(int task, float* room) const {
     }
 }
 
+// Instructions that depend on nothing among themselves: their tasks are one pool.
+struct Pool {
+    std::vector<Call> calls;
+    int total, ends[64];  // tasks up to the end of each call
+
+    int read(const Instruction* plan, int i, int count, const Step& step) {  // from i on; returns where the next begins
+        calls.clear();
+        total = 0;
+        do {
+            calls.emplace_back(plan[i], step);
+            total += calls.back().tasks();
+            ends[calls.size() - 1] = total;
+        } while (++i < count && !plan[i - 1].last);
+        return i;
+    }
+
+    const Call& call_of(int* task) const {  // whose task it is, which becomes a number among its own
+        size_t c = 0;
+        while (*task >= ends[c]) c++;
+        *task -= c ? ends[c - 1] : 0;
+        return calls[c];
+    }
+};
+
+#define SHARES 64      // of a pool that a thread takes, about: few enough that taking costs little, many enough to end together
+#define AHEAD 131072   // bytes that a waiting thread fetches: no second-level cache is much smaller
+
+// One row is a race through memory, which must not stand still while a thread waits for another: it fetches the beginning
+// of its part of the next linear.
+struct Ahead {
+    const Instruction* plan;
+    int i, count, thread, threads;
+    const Step& step;
+    const char *at = nullptr, *stop = nullptr;
+
+    void find() {
+        static thread_local Pool next;
+        while (i < count && plan[i].op != OP_LINEAR) i++;
+        if (i < count) next.read(plan, i, count, step);
+        i = count;
+        if (next.calls.empty()) return;
+        int block = Team::first_task(next.total, thread, threads);
+        const Call& call = next.call_of(&block);
+        if (call.in.op != OP_LINEAR || call.rows != 1) return;
+        at = (const char*)call.linear.w + call.block_bytes() * block;
+        stop = at + AHEAD;
+    }
+
+    bool operator()() {
+        if (i < count) find();
+        if (at >= stop) return false;
+        for (int line = 0; line < 8; line++) __builtin_prefetch(at + 64 * line, 0, 2);
+        at += 512;
+        return true;
+    }
+};
+
 extern "C" {
 
 void* team_new(int threads) { return new Team(threads); }
 void team_free(void* team) { delete (Team*)team; }
 
-// Instructions up to one marked `last` depend on nothing among themselves: their tasks are one pool, split evenly.
 void plan_run(void* handle, const Instruction* plan, int count, const Step* step) {
     Team& team = *(Team*)handle;
     team.run([&](int thread) {
+        static thread_local Pool pool;
         for (int i = 0; i < count;) {
-            static thread_local std::vector<Call> calls;
-            calls.clear();
-            int total = 0, sizes[64];
-            do {
-                calls.emplace_back(plan[i], *step);
-                sizes[calls.size() - 1] = calls.back().tasks();
-                total += sizes[calls.size() - 1];
-                i++;
-            } while (i < count && !plan[i - 1].last);
-            int task = (int)((int64_t)total * thread / team.threads);
-            const int stop = (int)((int64_t)total * (thread + 1) / team.threads);
-            for (size_t c = 0, base = 0; c < calls.size() && task < stop; base += sizes[c++]) {
-                for (; task < stop && task < (int)base + sizes[c]; task++) calls[c].run(task - (int)base, team.room(thread));
+            i = pool.read(plan, i, count, *step);
+            const int some = pool.total / (SHARES * team.threads) + 1;
+            for (int task, n; (n = team.take(thread, pool.total, some, &task)) > 0;) {
+                for (const int stop = task + n; task < stop; task++) {
+                    int own = task;
+                    pool.call_of(&own).run(own, team.room(thread));
+                }
             }
-            team.barrier();
+            team.barrier(Ahead{plan, step->rows == 1 ? i : count, count, thread, team.threads, *step});
         }
     }, step->scratch_floats, step->small);
 }

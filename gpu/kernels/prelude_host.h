@@ -31,9 +31,13 @@ typedef int32_t i32;
 #define SIDE 4          // serial sums that run side by side in one lane, to hide the time an addition takes
 #define ALIGNED alignas(64)
 #define UNROLL _Pragma("GCC unroll 16")
-// The four lines of a word row that a single row of x will need soon.
-#define PREFETCH(words) \
-    for (int line = 0; line < 4; line++) __builtin_prefetch((const char*)(words) + 4096 + 64 * line)
+// The four lines of a word row that a single row of x will need: from memory in good time, then from the second-level
+// cache, whose queue is the longer one.
+#define PREFETCH(words)                                                          \
+    for (int line = 0; line < 4; line++) {                                       \
+        __builtin_prefetch((const char*)(words) + 8192 + 64 * line, 0, 2);       \
+        __builtin_prefetch((const char*)(words) + 1024 + 64 * line);             \
+    }
 #define BARRIER()       // lanes of a group run one after the other
 
 FN u32 bits_of(float x) {
