@@ -125,6 +125,7 @@ class Live:
         for work in self._due():
             if work is not None:
                 work()
+                del work  # and with it what it gave: the next one may be long in coming
                 continue
             while self._waiting and len(self._jobs) < self.slots:
                 self._join(self._waiting.popleft())
@@ -145,6 +146,7 @@ class Live:
             try:
                 while call := self._calls.get(block=not busy):
                     yield call
+                    del call
                     busy = True
                 return
             except Empty:

@@ -1,5 +1,6 @@
 """States that move in and out of a node: the same bytes or a refusal, and nothing in between."""
 
+import gc
 import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from gnomon.decode.state_file import pack, receive, unpack
+from gnomon.decode.state_file import StateFile, pack, receive, unpack
 from gnomon.decode.transcript import GREEDY
 from gnomon.engines import engine as engine_of
 from gnomon.gates.faults import states
@@ -200,3 +201,19 @@ def test_a_node_holds_a_state_once_on_its_way() -> None:
 
         assert STATE <= growth(sending) <= 1.1 * STATE + 32 * MIB
         assert STATE <= growth(reading) <= 1.1 * STATE + 32 * MIB
+
+
+def test_nothing_of_a_state_is_kept_when_it_has_gone(file: bytes) -> None:
+    """The engine's thread rests after it, and what it made last must not rest with it."""
+
+    def packed() -> int:
+        return sum(type(one) is StateFile for one in gc.get_objects())
+
+    with serving(engine_of("numpy", micro())) as target:
+        url = str(target.base_url).rstrip("/")
+        with serving(engine_of("numpy", micro()), peers={url: None}) as client:
+            name, before = put(client, file), packed()
+            assert get(client, name) == file
+            assert eventually(lambda: packed() == before), "exported"
+            assert client.post("/v1/fork", json={"state": name, "target": url}).status_code == 200
+            assert eventually(lambda: packed() == before), "sent on"
