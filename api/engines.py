@@ -1,5 +1,6 @@
 """Engines by name. An engine that cannot run here says why; nothing falls back in silence."""
 
+import difflib
 import importlib
 from collections.abc import Callable
 from typing import Any, cast
@@ -76,11 +77,18 @@ def engine(name: str, model: Model, arm: str = "f32", kv: str = "f32") -> Engine
     if ":" in name:
         return _foreign(name, model, arm, kv)
     if name not in _FACTORIES and name not in _BEST:
-        known = ", ".join([*_FACTORIES, *_BEST])
-        raise UsageError(f"Expected an engine among {known}, or package.module:factory, but got {name!r}")
+        raise UsageError(_unknown(name))
     made = _FACTORIES[full_name(name)](model, arm, kv)
     _refuse_inexact(made.name, made.ops)
     return made
+
+
+def _unknown(name: str) -> str:
+    """The sentence for a name that no engine has; it ends with the nearest one, where one is near."""
+    known = [*_FACTORIES, *_BEST]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"Expected an engine among {', '.join(known)}, or package.module:factory, but got {name!r}{hint}"
 
 
 def full_name(name: str) -> str:

@@ -1,5 +1,6 @@
-"""Finding a model by what the user calls it."""
+"""Finding a model by what the user calls it, and the one sentence for whatever is not there."""
 
+import os
 from pathlib import Path
 
 from gnomon import models
@@ -17,10 +18,12 @@ def load(source: str | Path) -> Model:
         return models.micro()
     if source in models.TRAINED:
         return load_path(models.folder(str(source)), name=str(source))
-    path = Path(source)
-    if not path.exists():
+    if not os.path.exists(source):
         names = ", ".join(["micro", *models.TRAINED])
-        raise ModelError(
-            f"Expected an embedded model ({names}), a directory or a GGUF file but there is no {str(source)!r}"
-        )
-    return load_path(path)
+        raise ModelError(nothing_at(f"an embedded model ({names}), a Hugging Face directory or a GGUF file", source))
+    return load_path(Path(source))
+
+
+def nothing_at(what: str, path: str | Path) -> str:
+    """The sentence for a file or folder that is not there, the same for every kind. what: such as "a trace"."""
+    return f"Expected {what} at {str(path)!r} but nothing is found there; check the path"

@@ -10,7 +10,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gnomon.compare.trace_record import BY_NAME, CONTRACT, SCHEMA, Counts, Manifest, RowRecords, TraceRecord
+from gnomon.compare.trace_record import BY_NAME, SCHEMA, Counts, Manifest, RowRecords, TraceRecord
+from gnomon.reference import CONTRACT_VERSION
 from gnomon.reference.errors import UsageError
 from gnomon.reference.strict_json import parse_object, read_bytes, show
 
@@ -34,7 +35,7 @@ def read_manifest(folder: Path) -> Manifest:
     """manifest.json, checked."""
     what = "manifest.json"
     d = parse_object(read_bytes(folder / what, 64 << 20), what)
-    for key, value in (("format", "gnomon trace"), ("schema", SCHEMA), ("contract", CONTRACT)):
+    for key, value in (("format", "gnomon trace"), ("schema", SCHEMA), ("contract", CONTRACT_VERSION)):
         if d.get(key) != value or type(d[key]) is not type(value):  # JSON's true is no 1
             raise UsageError(f"Expected {key} {value!r} in {what} but got {show(d.get(key))}")
     _keys(d, MANIFEST, what)
@@ -46,7 +47,7 @@ def read_manifest(folder: Path) -> Manifest:
     if schedule not in ("one-pass", "row-by-row"):
         raise UsageError(f"Expected schedule one-pass or row-by-row in {what} but got {show(schedule)}")
     return Manifest(
-        contract=CONTRACT,
+        contract=CONTRACT_VERSION,
         model=_typed(d, "model", str, what),
         model_sha256=_sha256(d, "model_sha256", what),
         weights=tuple(_listed(d, "weights", str, what)),

@@ -14,7 +14,6 @@ from gnomon.compare.bits import Uint16
 from gnomon.compare.verdict import Measure
 
 SCHEMA = 1
-CONTRACT = 1  # version of the arithmetic contract
 BLOCK = 1 << 16  # values counted at a time: what is made of them stays in the cache
 
 TraceKind = Literal["tap", "state"]

@@ -21,15 +21,9 @@ from numpy.typing import NDArray
 from gnomon.compare import bits
 from gnomon.compare.lane import AnyEngine
 from gnomon.compare.trace_measure import record_of
-from gnomon.compare.trace_record import (
-    CONTRACT,
-    UINT16,
-    Manifest,
-    Schedule,
-    TraceKind,
-    TraceRecord,
-)
+from gnomon.compare.trace_record import UINT16, Manifest, Schedule, TraceKind, TraceRecord
 from gnomon.compare.trace_shard import ShardWriter
+from gnomon.reference import CONTRACT_VERSION
 from gnomon.reference.errors import NonFiniteError, UsageError
 from gnomon.reference.protocol import Rows
 
@@ -74,7 +68,7 @@ def write_trace(
         if failed is None:
             writer.add_state(engine.export(state), state.length)
         manifest = Manifest(
-            contract=CONTRACT,
+            contract=CONTRACT_VERSION,
             model=engine.model.name,
             model_sha256=engine.model.digest,
             weights=tuple(sorted(engine.model.weights)),

@@ -8,12 +8,12 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from gnomon.reference import CONTRACT_VERSION
+from gnomon.decode.loaded import loaded
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import GnomonError, ModelError
 from gnomon.reference.state import state_specs
@@ -55,18 +55,9 @@ class StateIdentityError(GnomonError):
 
 
 def identity(engine: Engine[Any]) -> Identity:
-    """What two engines must share for a state to move from one to the other.
-
-    contract: version of the arithmetic; arm and kv: forms of numbers; model, tokenizer: digests ("none" without one)
-    """
-    settings, tokenizer = engine.describe(), engine.model.tokenizer
-    return {
-        "contract": str(CONTRACT_VERSION),
-        "arm": settings["arm"],
-        "kv": settings["kv"],
-        "model": settings["weights"],
-        "tokenizer": "none" if tokenizer is None else tokenizer.digest,
-    }
+    """What two engines must share for a state to move from one to the other: `loaded` as text, "none" for None."""
+    own = asdict(loaded(engine))
+    return {field: "none" if own[field] is None else str(own[field]) for field in IDENTITY}
 
 
 @dataclass(frozen=True)

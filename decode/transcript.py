@@ -5,13 +5,13 @@ them, and asks of each row: has it the digest that was written, and is the next 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
 
+from gnomon.decode.loaded import Loaded, loaded
 from gnomon.decode.transcript_file import Header, Recorder, Token, Transcript, TranscriptError, parse, row_digest
-from gnomon.reference import CONTRACT_VERSION
 from gnomon.reference.chain import canonical
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import GnomonError, UsageError
@@ -20,7 +20,6 @@ from gnomon.reference.protocol import F32, Rows
 
 GREEDY = Sampling(temperature=0.0)
 PIECE_BYTES, PIECE_ROWS = 32 << 20, 512  # of a step of the verifier: its logits, and its rows where it needs no logits
-LOADED = ("contract", "model", "tokenizer", "arm", "kv")  # what a transcript and an engine must share to be compared
 
 
 class IncomparableError(GnomonError):
@@ -40,24 +39,20 @@ def header(
     engine: Engine[Any], prompt: Sequence[int], max_tokens: int, sampling: Sampling = GREEDY, stop: Sequence[int] = ()
 ) -> Header:
     """What a transcript of this engine begins with. Raises UsageError for what cannot be run to its end."""
-    model, forms = engine.model, engine.describe()
+    config = engine.model.config
     if not prompt or max_tokens < 1:
         raise UsageError(f"Expected a prompt and max_tokens of at least 1 but got {len(prompt)} ids, {max_tokens}")
-    positions, limit = len(prompt) + max_tokens - 1, model.config.max_positions
+    positions, limit = len(prompt) + max_tokens - 1, config.max_positions
     if positions > limit:
         raise UsageError(
             f"Expected prompt and tokens to fit into max_positions={limit} but {len(prompt)} ids and "
             f"{max_tokens} tokens take {positions}; ask for fewer tokens"
         )
     return Header(
-        contract=CONTRACT_VERSION,
-        model=model.digest,
-        tokenizer=None if model.tokenizer is None else model.tokenizer.digest,
-        arm=forms.get("arm", "f32"),
-        kv=forms.get("kv", "f32"),
+        **asdict(loaded(engine)),
         prompt=tuple(int(i) for i in prompt),
         max_tokens=int(max_tokens),
-        sampling=plain(sampling, model.config.vocab),
+        sampling=plain(sampling, config.vocab),
         stop=tuple(sorted({int(i) for i in stop})),
     )
 
@@ -137,11 +132,11 @@ def verify_lines(engine: Engine[Any], lines: Sequence[str]) -> None:
 
 def check_loaded(engine: Engine[Any], asked: Header) -> None:
     """Raises IncomparableError for the first field in which transcript and engine differ."""
-    own = header(engine, [0], 1)
-    for field in LOADED:
-        written, loaded = getattr(asked, field), getattr(own, field)
-        if written != loaded:
-            raise IncomparableError(field, written, loaded)
+    own = loaded(engine)
+    for field in fields(Loaded):
+        theirs, ours = getattr(asked, field.name), getattr(own, field.name)
+        if theirs != ours:
+            raise IncomparableError(field.name, theirs, ours)
 
 
 def check_asked(engine: Engine[Any], asked: Header) -> None:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from gnomon.decode.loaded import Loaded
 from gnomon.reference import chain
 from gnomon.reference.errors import GnomonError, ModelError, UsageError
 from gnomon.reference.ops.sample import Sampling
@@ -40,14 +41,9 @@ class TranscriptError(GnomonError):
 
 
 @dataclass(frozen=True)
-class Header:
-    """What was asked, of what. model, tokenizer: digests; stop: ids that end the text, ascending"""
+class Header(Loaded):
+    """What was asked, of what. prompt: ids; stop: ids that end the text, ascending"""
 
-    contract: int
-    model: str
-    tokenizer: str | None
-    arm: str
-    kv: str
     prompt: tuple[int, ...]
     max_tokens: int
     sampling: Sampling

@@ -219,7 +219,7 @@ def test_no_printed_command_shows_something_else(command: Command) -> None:
     ("words", "message"),
     [
         (("linear", "no_such_module:f"), "Expected a module 'no_such_module' but importing it failed"),
-        (("linear", "no_such_file.py:f"), "Expected a module 'no_such_file.py' but importing it failed"),
+        (("linear", "no_such_file.py:f"), "Expected a Python file at 'no_such_file.py' but nothing is found there"),
         (("linear", "numpy:no_such_function"), "Expected a function 'no_such_function' in 'numpy'"),
         (("linear", "numpy"), "Expected a kernel as module:function"),
         (("linaer", "numpy:add"), "Expected an op among settle"),

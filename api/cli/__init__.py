@@ -9,6 +9,8 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -46,12 +48,27 @@ def exiting(command: Callable[..., int]) -> Callable[..., None]:
     return wrapped
 
 
+def say_version(asked: bool) -> None:
+    """Print the version of this installation and leave."""
+    if asked:
+        print(f"gnomon {version('gnomon')}")
+        raise typer.Exit
+
+
+def group(
+    version: Annotated[
+        bool, typer.Option("--version", callback=say_version, is_eager=True, help="show the version and exit")
+    ] = False,
+) -> None:
+    """A NumPy reference defines the bytes of a transformer; shadow engines must cast exactly those bytes."""
+
+
 app = typer.Typer(
-    help="A NumPy reference defines the bytes of a transformer; shadow engines must cast exactly those bytes.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.callback()(group)
 app.command("demo")(exiting(demo.command))
 app.command("run")(exiting(run.command))
 app.command("digest")(exiting(digest.command))
@@ -83,6 +100,7 @@ look = typer.Typer(help="Show what a file holds.", no_args_is_help=True)
 look.command("model")(exiting(inspect.model))
 look.command("trace")(exiting(inspect.trace))
 look.command("tensor")(exiting(inspect.tensor))
+look.command("state")(exiting(inspect.state))
 look.callback()(inspect.group)
 app.add_typer(look, name="inspect")
 

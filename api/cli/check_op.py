@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Annotated, Any, cast
 
 import typer
-from rich.console import Console
 
-from gnomon.cli.options import JsonOption
+from gnomon.cli.options import JsonOption, present
+from gnomon.cli.show import Output
 from gnomon.compare.check_op import check_op, listed
 from gnomon.reference.errors import UsageError
 
@@ -41,7 +41,7 @@ def command(
     if as_json:
         print(json.dumps(result.to_json()))
     else:
-        Console(emoji=False, highlight=False, soft_wrap=True, markup=False).print(result.text())
+        Output(soft_wrap=True, markup=False).print(result.text())
     return result.exit_code
 
 
@@ -53,6 +53,8 @@ def find(kernel: str) -> Callable[..., Any]:
     module_name, _, attribute = kernel.rpartition(":")
     if not module_name or not attribute:
         raise UsageError(f"Expected a kernel as module:function or file.py:function but got {kernel!r}")
+    if module_name.endswith(".py"):
+        present("a Python file")(Path(module_name))
     try:
         module = _from_file(Path(module_name)) if module_name.endswith(".py") else _from_path(module_name)
     except Exception as error:

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from gnomon.cli.options import JsonOption
+from gnomon.cli.options import ExpectedArgument, JsonOption, present
 from gnomon.cli.show import HtmlOption, show
+from gnomon.compare.aliases import ALIASES
 from gnomon.compare.report import Report
 from gnomon.compare.trace_compare import compare_dump, compare_traces
 from gnomon.compare.trace_import import Dump
@@ -16,15 +17,28 @@ from gnomon.compare.trace_read import Trace
 from gnomon.reference.errors import UsageError
 
 
+def known_map(mapping: str | None) -> str | None:
+    """Refuse what is neither a table nor a file."""
+    if mapping is not None and mapping not in ALIASES:
+        present(f"a table ({', '.join(ALIASES)}) or a file")(Path(mapping))
+    return mapping
+
+
 def command(
-    expected: Annotated[Path, typer.Argument(metavar="TRACE", help="the expected side: a trace directory")],
+    expected: ExpectedArgument,
     observed: Annotated[
         Path,
-        typer.Argument(metavar="OBSERVED", help="a trace, or a file or directory of .npy, .npz, .safetensors, .pt"),
+        typer.Argument(
+            metavar="OBSERVED",
+            callback=present("a trace or a dump"),
+            help="a trace, or a file or directory of .npy, .npz, .safetensors, .pt",
+        ),
     ],
     mapping: Annotated[
         str | None,
-        typer.Option("--map", help="lines foreign = ours, JSON, or: hugging-face, transformer-lens, ggml"),
+        typer.Option(
+            "--map", callback=known_map, help="lines foreign = ours, JSON, or: hugging-face, transformer-lens, ggml"
+        ),
     ] = None,
     digests: Annotated[bool, typer.Option("--digests", help="compare digests only; no tensor is read")] = False,
     html: HtmlOption = None,

@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from gnomon.cli.show import HtmlOption
+from gnomon.cli.show import HtmlOption, Output
 from gnomon.compare.diff import diff
 from gnomon.compare.explain.tap import explain_divergence
 from gnomon.compare.report import Report
@@ -23,7 +23,7 @@ def command(
     steps: Annotated[int, typer.Option("--steps", min=1, help="tokens after the prompt")] = 16, html: HtmlOption = None
 ) -> int:
     """Reference against shadow on the embedded models, every tensor of every step; then a planted divergence."""
-    console = Console(emoji=False, highlight=False)
+    console = Output()
     passed = True
     for number, (name, prompt) in enumerate(MODELS.items(), start=1):
         model, ids = opened(name, prompt)

@@ -6,15 +6,20 @@ from typing import Annotated
 
 import typer
 
-from gnomon.cli.options import JsonOption
+from gnomon.cli.options import ExpectedArgument, JsonOption, present
 from gnomon.compare.explain.traces import explain_traces
 from gnomon.compare.trace_read import Trace
 from gnomon.loading import load
 
 
 def command(
-    expected: Annotated[Path, typer.Argument(metavar="TRACE", help="the expected side: a trace directory")],
-    observed: Annotated[Path, typer.Argument(metavar="OBSERVED", help="the other trace, with its tensors")],
+    expected: ExpectedArgument,
+    observed: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OBSERVED", callback=present("a trace directory"), help="the other trace, with its tensors"
+        ),
+    ],
     tap: Annotated[str | None, typer.Option("--tap", help="this tensor; default: the first that differs")] = None,
     model: Annotated[
         str | None, typer.Option("--model", help="where the weights are; default: the model that the trace names")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,20 +15,21 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from gnomon.cli.options import JsonOption
+from gnomon.cli.options import JsonOption, KeyOption, signing_key
+from gnomon.cli.show import Output
 from gnomon.compare.probe import probe
 from gnomon.engines import engine as make_engine
 from gnomon.engines import engines as all_engines
 from gnomon.engines import full_name
-from gnomon.gates import matrix, receipt
-from gnomon.gates.all import EXPERIMENTS, GATES
-from gnomon.gates.gate import Verdict
-from gnomon.gates.run import PROMPTS, Result, exit_code, run_faults, run_gates, subject
 from gnomon.loading import load
 from gnomon.models import micro
 from gnomon.reference.errors import GnomonError, UsageError
 
-COLOURS: dict[Verdict, str] = {"PASS": "green", "FAIL": "red", "VOID": "red", "NOT RUN": "yellow"}
+if TYPE_CHECKING:  # the gates are imported where they are run: no other verb waits for them
+    from gnomon.gates.gate import Verdict
+    from gnomon.gates.run import Result
+
+COLOURS: "dict[Verdict, str]" = {"PASS": "green", "FAIL": "red", "VOID": "red", "NOT RUN": "yellow"}
 
 
 def command(
@@ -44,10 +45,14 @@ def command(
     ] = False,
     listed: Annotated[bool, typer.Option("--list", help="the gates and what each asks")] = False,
     receipt_file: Annotated[Path | None, typer.Option("--receipt", help="write a hash-chained receipt")] = None,
-    key_file: Annotated[Path | None, typer.Option("--key", help="sign it: a file of 64 hex digits")] = None,
+    key_file: KeyOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Run the gates. Exit 0: every required one passed; 1: one failed or was void; 3: one could not be run."""
+    from gnomon.gates import matrix, receipt
+    from gnomon.gates.all import EXPERIMENTS, GATES
+    from gnomon.gates.run import PROMPTS, run_faults, run_gates, subject
+
     asked = GATES | EXPERIMENTS
     if listed:
         questions = {gate.name: gate.header.question for gate in asked.values()}
@@ -60,7 +65,7 @@ def command(
         raise UsageError(f"Expected a gate among {', '.join(asked)} but got {name!r}")
     if key_file is not None and receipt_file is None:
         raise UsageError("Expected --receipt FILE beside --key but got none")
-    key = None if key_file is None else receipt.read_key(key_file)
+    key = signing_key(key_file)
     if receipt_file is not None and not receipt_file.parent.is_dir():
         raise UsageError(f"Expected a folder for the receipt but there is no {str(receipt_file.parent)!r}")
     gates = [asked[name]] if name and not as_matrix else list(GATES.values())
@@ -70,7 +75,7 @@ def command(
     for wanted_name in wanted:
         known(wanted_name)
 
-    console = Console(emoji=False, highlight=False, soft_wrap=True)
+    console = Output(soft_wrap=True)
     results: list[Result] = []
     with as_file(files("gnomon") / "vectors") as vectors, progress(as_json) as bar:
         total = sum((len(g.faults) + 1 if falsify else 1) * (len(wanted) if g.per_engine else 1) for g in gates)
@@ -141,7 +146,7 @@ def progress(hidden: bool) -> Progress:
     return Progress(*columns, console=console, transient=True, disable=hidden or not console.is_terminal)
 
 
-def line(result: Result) -> str:
+def line(result: "Result") -> str:
     """FAIL     incremental    mlx   first difference: ..."""
     outcome = result.outcome
     figures = ", ".join(f"{value:,} {name}" for name, value in outcome.figures.items())
@@ -158,14 +163,16 @@ def below(rows: Sequence[Mapping[str, Any]]) -> Table:
     return shown
 
 
-def text(verdict: Verdict, gate: str, engine: str, detail: str) -> str:
+def text(verdict: "Verdict", gate: str, engine: str, detail: str) -> str:
     """One line in columns, its verdict coloured."""
     rest = f"  {gate:<14} {engine or '-':<10} {detail}".rstrip()
     return f"[{COLOURS[verdict]}]{verdict:<8}[/]{escape(rest)}"
 
 
-def summed_up(results: list[Result], wanted: list[str], absent: dict[str, str], what: str) -> dict[str, Any]:
+def summed_up(results: "list[Result]", wanted: list[str], absent: dict[str, str], what: str) -> dict[str, Any]:
     """The last line. Its verdict is PASS only where the exit code is 0."""
+    from gnomon.gates.run import exit_code
+
     code = exit_code(results)
     counts = Counter(result.outcome.verdict for result in results)
     return {

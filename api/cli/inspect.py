@@ -1,20 +1,19 @@
 """`gnomon inspect`: what a file holds."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from gnomon.cli.options import JsonOption, ModelArgument
+from gnomon.cli.options import JsonOption, ModelArgument, StateArgument, TraceArgument
+from gnomon.cli.show import Output
 from gnomon.compare.mismatch import listed
 from gnomon.compare.trace_look import look_at, overview
 from gnomon.compare.trace_read import Trace
+from gnomon.decode.state_file import open_state
+from gnomon.decode.state_header import NAMES, size
 from gnomon.loading import load
-
-TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="a trace directory")]
 
 
 def group() -> None:
@@ -32,7 +31,7 @@ def model(model: ModelArgument, as_json: JsonOption = False) -> int:
         print(json.dumps({"model": loaded.name, "digest": loaded.digest, "tokenizer": tokenizer,
                           "config": {**config, "rope": vars(loaded.config.rope)}, "weights": listing}))  # fmt: skip
         return 0
-    console = Console(emoji=False, highlight=False)
+    console = Output()
     console.print(f"[bold]{loaded.name}[/]  sha256 {loaded.digest}")
     console.print(f"tokenizer: {tokenizer or 'none (token ids only)'}")
     console.print(", ".join(f"{key} {value}" for key, value in config.items() if key != "windows"), markup=False)
@@ -55,7 +54,7 @@ def trace(folder: TraceArgument, as_json: JsonOption = False) -> int:
     if as_json:
         print(json.dumps({"manifest": m.to_json(), "kinds": [vars(kind) for kind in kinds]}))
         return 0
-    console = Console(emoji=False, highlight=False)
+    console = Output()
     console.print(f"[bold]{m.model}[/]  sha256 {m.model_sha256}")
     console.print(", ".join(f"{key} {value}" for key, value in {**m.engine, **m.versions}.items()), markup=False)
     told = f"{len(m.ids)} ids, the first {m.prompt} as the prompt, {m.schedule}: {' '.join(str(i) for i in m.ids)}"
@@ -73,6 +72,29 @@ def trace(folder: TraceArgument, as_json: JsonOption = False) -> int:
     return 0
 
 
+def state(file: StateArgument, as_json: JsonOption = False) -> int:
+    """Whose state a file holds, of which tokens, and its tensors. Every digest is checked."""
+    header = open_state(file).header
+    tensors = [
+        {"name": n, "dtype": NAMES[dtype], "shape": shape, "bytes": size(shape, dtype), "sha256": header.sha256[n]}
+        for n, (shape, dtype) in header.specs.items()
+    ]
+    if as_json:
+        found = {"state": str(file), "payload": header.payload, **header.identity, "position": len(header.ids)}
+        print(json.dumps({**found, "ids": header.ids, "tensors": tensors}))
+        return 0
+    console = Output(markup=False)
+    console.print(f"{file}  payload sha256 {header.payload}", style="bold")
+    console.print(", ".join(f"{field} {value}" for field, value in header.identity.items()))
+    console.print(f"{len(header.ids)} positions, ids {' '.join(map(str, header.ids))}")
+    table = Table("tensor", "type", "shape", "bytes", box=None, pad_edge=False)
+    for name, (shape, dtype) in header.specs.items():
+        table.add_row(name, NAMES[dtype], " x ".join(map(str, shape)), f"{size(shape, dtype):,}")
+    console.print(table)
+    console.print(f"{len(tensors)} tensors, {header.nbytes:,} bytes")
+    return 0
+
+
 def tensor(
     folder: TraceArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="such as blocks.0.attn.q")],
@@ -86,7 +108,7 @@ def tensor(
     if as_json:
         print(json.dumps([view.to_json() for view in views]))
         return 0
-    console = Console(emoji=False, highlight=False, markup=False)
+    console = Output(markup=False)
     for view in views:
         console.print(view.title, style="bold")
         console.print(view.origin)

@@ -1,12 +1,28 @@
 """Arguments that several verbs share, and how they are read."""
 
+import os
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gnomon.loading import nothing_at
 from gnomon.reference.errors import UsageError
 from gnomon.reference.model import Model
+
+
+def present(what: str) -> Callable[[Path | None], Path | None]:
+    """A callback that refuses a path where nothing is, before any long work. what: such as "a state file"."""
+
+    def checked(path: Path | None) -> Path | None:
+        if path is not None and not os.path.exists(path):
+            raise UsageError(nothing_at(what, path))
+        return path
+
+    return checked
+
 
 ModelArgument = Annotated[
     str,
@@ -22,7 +38,30 @@ IdsOption = Annotated[str | None, typer.Option("--ids", help="token ids, such as
 PromptOption = Annotated[str | None, typer.Option("--prompt", "-p", help="text, for a model with a tokenizer")]
 ArmOption = Annotated[str, typer.Option("--arm", help="what linear multiplies: f32, bf16 or int8")]
 KvOption = Annotated[str, typer.Option("--kv", help="how keys and values are stored: f32, bf16 or int8")]
+TemperatureOption = Annotated[float, typer.Option("--temperature", help="0: greedy; else from 2^-20 to 2^20")]
+TopKOption = Annotated[int, typer.Option("--top-k", min=0, help="draw from the likeliest ids; 0: from all")]
+TopPOption = Annotated[float, typer.Option("--top-p", help="draw from the likeliest ids that hold this share")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="of the draws, below 2^64")]
+KeyOption = Annotated[Path | None, typer.Option("--key", help="sign it: a file of 64 hex digits")]
+StateArgument = Annotated[Path, typer.Argument(metavar="FILE", callback=present("a state file"), help="a state file")]
+ExpectedArgument = Annotated[
+    Path,
+    typer.Argument(metavar="TRACE", callback=present("a trace directory"), help="the expected side: a trace directory"),
+]
+TraceArgument = Annotated[
+    Path, typer.Argument(metavar="TRACE", callback=present("a trace directory"), help="a trace directory")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="one JSON object on stdout")]
+
+
+def signing_key(path: Path | None) -> bytes | None:
+    """What --key names, 32 bytes; None where it names nothing. Raises UsageError for what is no key file."""
+    if path is None:
+        return None
+    from gnomon.gates.receipt import read_key  # only a verb that signs waits for it
+
+    present("a key file of 64 hexadecimal digits")(path)
+    return read_key(path)
 
 
 def read_ids(text: str) -> list[int]:

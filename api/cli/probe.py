@@ -4,12 +4,12 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from gnomon import models
 from gnomon.cli.options import JsonOption
+from gnomon.cli.show import Output
 from gnomon.compare.probe import Probe, probe
 from gnomon.compare.probe_cases import words
 from gnomon.engines import engine as make_engine
@@ -38,7 +38,7 @@ def probed(name: str, as_json: bool) -> int:
 
 def show(found: Probe) -> None:
     """One line a battery, the first case that differs under one that failed, the fingerprint last."""
-    console = Console(emoji=False, highlight=False, soft_wrap=True)
+    console = Output(soft_wrap=True)
     table = Table("way", "battery", "verdict", "finding", box=None, pad_edge=False)
     for way, findings in found.findings.items():
         for f in findings:

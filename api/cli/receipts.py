@@ -7,9 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gnomon.cli.options import JsonOption
-from gnomon.gates.all import GATES
-from gnomon.gates.mutations.all import MUTATIONS
+from gnomon.cli.options import JsonOption, present
 from gnomon.gates.receipt_compare import differences
 from gnomon.reference.chain import ChainError, Record, verify
 from gnomon.reference.errors import UsageError
@@ -20,7 +18,7 @@ def group() -> None:
 
 
 def verify_file(
-    file: Annotated[Path, typer.Argument(help="a receipt")],
+    file: Annotated[Path, typer.Argument(callback=present("a receipt"), help="a receipt")],
     public_key: Annotated[
         str | None, typer.Option("--public-key", help="64 hex digits: it must be signed by it")
     ] = None,
@@ -54,8 +52,10 @@ def verify_file(
 
 
 def compare_files(
-    first: Annotated[Path, typer.Argument(help="a receipt")],
-    second: Annotated[Path, typer.Argument(help="the receipt of another run or machine")],
+    first: Annotated[Path, typer.Argument(callback=present("a receipt"), help="a receipt")],
+    second: Annotated[
+        Path, typer.Argument(callback=present("a receipt"), help="the receipt of another run or machine")
+    ],
     as_json: JsonOption = False,
 ) -> int:
     """Which fields of two receipts differ. Exit 0: every result is the same; 1: a result differs, or one was edited."""
@@ -86,6 +86,9 @@ def read_lines(file: Path) -> list[str]:
 
 def other_headers(records: list[Record]) -> list[str]:
     """Gates and mutations of the receipt whose question was not the one this version asks."""
+    from gnomon.gates.all import GATES  # no other verb waits for them
+    from gnomon.gates.mutations.all import MUTATIONS
+
     frozen = {name: gate.header.digest for name, gate in GATES.items()}
     frozen |= {f"matrix {name}": mutation.digest for name, mutation in MUTATIONS.items()} | {"matrix": ""}
     asked: dict[str, Any] = {}

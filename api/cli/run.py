@@ -19,6 +19,10 @@ from gnomon.cli.options import (
     KvOption,
     ModelArgument,
     PromptOption,
+    SeedOption,
+    TemperatureOption,
+    TopKOption,
+    TopPOption,
     prompt_ids,
 )
 from gnomon.decode.batch import Batch
@@ -44,10 +48,10 @@ def command(
     max_tokens: Annotated[
         int, typer.Option("--max-tokens", "--steps", "-n", min=1, help="tokens after the prompt, at most")
     ] = 64,
-    temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; else from 2^-20 to 2^20")] = 0.0,
-    top_k: Annotated[int, typer.Option("--top-k", min=0, help="draw from the likeliest ids; 0: from all")] = 0,
-    top_p: Annotated[float, typer.Option("--top-p", help="draw from the likeliest ids that hold this share")] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="of the draws, below 2^64")] = 0,
+    temperature: TemperatureOption = 0.0,
+    top_k: TopKOption = 0,
+    top_p: TopPOption = 1.0,
+    seed: SeedOption = 0,
     stop: Annotated[list[str] | None, typer.Option("--stop", help="a text to end before; may be given again")] = None,
     draft: Annotated[
         str | None,

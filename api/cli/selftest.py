@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from gnomon import models
-from gnomon.cli.options import JsonOption
+from gnomon.cli.options import JsonOption, present
+from gnomon.cli.show import Output
 from gnomon.compare.vectors import Result, run_vectors
 from gnomon.engines import engine as make_engine
 from gnomon.reference.errors import UsageError
@@ -19,13 +19,18 @@ from gnomon.reference.errors import UsageError
 def command(
     engine: Annotated[list[str] | None, typer.Option("--engine", "-e", help="may be given more than once")] = None,
     vectors: Annotated[
-        Path | None, typer.Option("--vectors", help="a folder of cases; default: the ones built in")
+        Path | None,
+        typer.Option(
+            "--vectors",
+            callback=present("a folder of vector files"),
+            help="a folder of cases; default: the ones built in",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Run known answers bit for bit. Exit 0: all passed; 1: one failed; 3: one could not be run."""
     if vectors is not None and not vectors.is_dir():
-        raise UsageError(f"Expected a folder of vector files but there is none at {str(vectors)!r}")
+        raise UsageError(f"Expected a folder of vector files at {str(vectors)!r} but it is a file")
     return max(answered(name, vectors, as_json) for name in engine or ["numpy"])
 
 
@@ -46,7 +51,7 @@ def answered(name: str, vectors: Path | None, as_json: bool) -> int:
 
 def show(engine: str, results: list[Result], counts: dict[str, int]) -> None:
     """One line a case, the mismatch text under a case that failed."""
-    console = Console(emoji=False, highlight=False)
+    console = Output()
     table = Table("case", "verdict", "values", "", box=None, pad_edge=False)
     colours = {"PASS": "green", "FAIL": "red", "NOT RUN": "yellow"}
     for r in results:

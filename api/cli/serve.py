@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gnomon.cli.options import ArmOption, EngineOption, JsonOption, KvOption, ModelArgument
+from gnomon.cli.options import ArmOption, EngineOption, JsonOption, KvOption, ModelArgument, present
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
 from gnomon.reference.chain import ChainError
@@ -124,7 +124,7 @@ def ledger_group() -> None:
 
 
 def verify_ledger(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="what --ledger wrote")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", callback=present("a ledger"), help="what --ledger wrote")],
     record: Annotated[str | None, typer.Option("--record", help="hash of a record that must be in it")] = None,
     as_json: JsonOption = False,
 ) -> int:

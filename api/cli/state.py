@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from gnomon.cli.options import (
@@ -20,9 +19,12 @@ from gnomon.cli.options import (
     KvOption,
     ModelArgument,
     PromptOption,
+    StateArgument,
+    present,
     prompt_ids,
     read_ids,
 )
+from gnomon.cli.show import Output
 from gnomon.compare.state_diff import diff_states
 from gnomon.compare.verdict import exit_code, worst
 from gnomon.decode.state_file import StateIdentityError, open_state, read_state, write_bytes, write_state
@@ -34,7 +36,7 @@ from gnomon.reference.engine import Engine
 from gnomon.reference.errors import UsageError
 from gnomon.reference.state import State
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="a state file")]
+IS_THERE = present("a state file")
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="the file to write")]
 
 
@@ -63,7 +65,7 @@ def export_state(
 
 def import_state(
     model: ModelArgument,
-    file: FileArgument,
+    file: StateArgument,
     engine: EngineOption = "numpy",
     arm: ArmOption = "f32",
     kv: KvOption = "f32",
@@ -102,8 +104,8 @@ def import_state(
 
 
 def diff(
-    expected: Annotated[Path, typer.Argument(metavar="FILE", help="the expected state")],
-    observed: Annotated[Path, typer.Argument(metavar="FILE", help="the other")],
+    expected: Annotated[Path, typer.Argument(metavar="FILE", callback=IS_THERE, help="the expected state")],
+    observed: Annotated[Path, typer.Argument(metavar="FILE", callback=IS_THERE, help="the other")],
     as_json: JsonOption = False,
 ) -> int:
     """Compare two state files: ids, conv, delta, K, V. Exit 0 identical, 1 other bytes, 3 not of one kind or length."""
@@ -124,16 +126,18 @@ def diff(
     table = Table("section", "parts", "unequal", "verdict", "first", box=None, pad_edge=False)
     for s in sections:
         table.add_row(s.name, f"{s.parts:,}", f"{s.unequal:,}", s.verdict, s.first)
-    Console(emoji=False, highlight=False, markup=False).print(table)
+    Output(markup=False).print(table)
     print(verdict)
     return code
 
 
 def swap(
-    file: FileArgument,
+    file: StateArgument,
     fault: Annotated[str, typer.Option("--fault", help=", ".join(FAULTS))],
     out: OutOption,
-    other: Annotated[Path | None, typer.Option("--other", help="a state of another conversation")] = None,
+    other: Annotated[
+        Path | None, typer.Option("--other", callback=IS_THERE, help="a state of another conversation")
+    ] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Write a corrupted copy of a state file: kv, conv, delta, shift signed again; flip, position, truncated not."""

@@ -5,24 +5,29 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from gnomon.cli.options import (
     ArmOption,
     EngineOption,
     IdsOption,
     JsonOption,
+    KeyOption,
     KvOption,
     ModelArgument,
     PromptOption,
+    SeedOption,
+    TemperatureOption,
+    TopKOption,
+    TopPOption,
+    present,
     prompt_ids,
+    signing_key,
 )
 from gnomon.cli.receipts import read_public_key
+from gnomon.cli.show import progress_bar
 from gnomon.decode.transcript import IncomparableError, produce, verify
 from gnomon.decode.transcript_file import TranscriptError, read
 from gnomon.engines import engine as make_engine
-from gnomon.gates.receipt import read_key
 from gnomon.loading import load
 from gnomon.reference.chain import write
 from gnomon.reference.errors import UsageError
@@ -42,23 +47,23 @@ def produce_file(
     engine: EngineOption = "numpy",
     arm: ArmOption = "f32",
     kv: KvOption = "f32",
-    temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; else from 2^-20 to 2^20")] = 0.0,
-    top_k: Annotated[int, typer.Option("--top-k", min=0, help="draw from the likeliest ids; 0: from all")] = 0,
-    top_p: Annotated[float, typer.Option("--top-p", help="draw from the likeliest ids that hold this share")] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="of the draws, below 2^64")] = 0,
-    key_file: Annotated[Path | None, typer.Option("--key", help="sign it: a file of 64 hex digits")] = None,
+    temperature: TemperatureOption = 0.0,
+    top_k: TopKOption = 0,
+    top_p: TopPOption = 1.0,
+    seed: SeedOption = 0,
+    key_file: KeyOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Continue a prompt and write down each token with the digest of the logits that it was chosen from."""
     if out.is_dir() or not out.parent.is_dir():
         raise UsageError(f"Expected --out to name a file in a directory that exists but got {str(out)!r}")
     sampling = Sampling(temperature, top_k, top_p, seed)
-    key = None if key_file is None else read_key(key_file)
+    key = signing_key(key_file)
     loaded = load(model)
     tokens = prompt_ids(loaded, ids, prompt)
     running = make_engine(engine, loaded, arm, kv)
     stop = loaded.tokenizer.eos_ids if loaded.tokenizer else ()
-    with progress(as_json) as bar:
+    with progress_bar(hidden=as_json) as bar:
         task = bar.add_task("transcript", total=max_tokens)
         made = produce(running, tokens, max_tokens, sampling, stop, key=key, told=lambda _: bar.advance(task))
     try:
@@ -77,7 +82,7 @@ def produce_file(
 
 def verify_file(
     model: ModelArgument,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="a transcript")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", callback=present("a transcript"), help="a transcript")],
     engine: EngineOption = "numpy",
     arm: ArmOption = "f32",
     kv: KvOption = "f32",
@@ -92,7 +97,7 @@ def verify_file(
     try:
         transcript = read(file, key)
         running = make_engine(engine, load(model), arm, kv)
-        with progress(as_json) as bar:
+        with progress_bar(hidden=as_json) as bar:
             task = bar.add_task("verify", total=None)
             verify(running, transcript, lambda done, total: bar.update(task, completed=done, total=total))
     except (TranscriptError, IncomparableError) as error:
@@ -108,9 +113,3 @@ def verify_file(
         signed = f", signed by {public_key}" if key else ""
         print(f"all {found['tokens']} tokens follow, ended by {transcript.reason}{signed}; verified on {running.name}")
     return 0
-
-
-def progress(hidden: bool) -> Progress:
-    """How far it is, on stderr; gone when it is over."""
-    console = Console(stderr=True)
-    return Progress(console=console, transient=True, disable=hidden or not console.is_terminal)

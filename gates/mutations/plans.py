@@ -11,7 +11,7 @@ from gnomon.gates.mutations.mutation import ORACLE, REFERENCE, WRONG_MATHEMATICS
 from gnomon.gpu.host_array_ops import OUT, HostArrayOps
 from gnomon.gpu.host_build import Built, build, kernel_sources
 from gnomon.gpu.host_engine import HostEngine
-from gnomon.gpu.host_library import OPS, Instruction, Team, main_source, typed
+from gnomon.gpu.host_library import OPS, Instruction, Team, included, main_source, typed
 
 Edit = tuple[str, str, str]  # file, text, text in its place
 SLOW = ("-O0",)  # bytes hang on no optimisation; compiling does
@@ -74,7 +74,8 @@ def compiled(*edits: Edit) -> Built:
         if old not in sources[file]:
             raise ValueError(f"Expected {old!r} in {file}")
         sources[file] = sources[file].replace(old, new)
-    return typed(build(main_source(sources), {n: t for n, t in sources.items() if n.endswith(".h")}, SLOW))
+    main = main_source(sources)
+    return typed(build(main, included(main, sources), SLOW))
 
 
 MUTATIONS = (
