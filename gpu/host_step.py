@@ -66,17 +66,12 @@ class HostStep:
         (span, *others), struct = rows.spans, self.struct
         if others or len(rows.ids) != 1 or struct.rows != 1 or self.kept != span.state.caches:
             return False
-        if -(-span.end // STEP) != struct.chunks:
-            return False
         position = span.state.length
+        if -(-span.end // STEP) != struct.chunks or (tables is not None and position >= len(tables.cos)):
+            return False
         self.ids[0], self.positions[0], self.spans[0, 2] = rows.ids[0], position, position
-        if tables is not None and self.rotation is not None:
-            cos, sin = self.rotation
-            if position >= len(tables.cos):
-                tables.at(rows.pos)  # they grow
-            if position >= len(tables.cos):
-                return False
-            cos[0], sin[0] = tables.cos[position], tables.sin[position]
+        if tables is not None and self.rotation is not None:  # its arrays are copies
+            self.rotation.cos[0], self.rotation.sin[0] = tables.cos[position], tables.sin[position]
         return True
 
     def _carried(self, rows: Rows, layers: Sequence[int]) -> NDArray[np.uint64]:

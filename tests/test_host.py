@@ -16,6 +16,7 @@ from gnomon.compare.same import assert_same_bytes
 from gnomon.engines import engine, engines
 from gnomon.gpu import host, host_build
 from gnomon.gpu.host_array_ops import HostArrayOps
+from gnomon.gpu.host_engine import HostEngine
 from gnomon.gpu.host_library import FORMATS, Team, library
 from gnomon.gpu.host_pack import pack
 from gnomon.models import micro
@@ -24,7 +25,7 @@ from gnomon.reference.load.stored import BLOCKS
 from gnomon.reference.numpy_ops import NumpyOps
 from gnomon.reference.protocol import Rows
 from gnomon.reference.weights import Weight
-from running import LONG, STORAGES, assert_same_state, in_steps
+from running import LONG, STORAGES, assert_same_state, attention_only, in_steps
 
 pytestmark = pytest.mark.skipif(bool(engines()["host"]), reason=f"engine host: {engines()['host']}")
 
@@ -127,6 +128,42 @@ def test_a_forked_child_does_not_wait_for_threads_it_has_not() -> None:
     )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], timeout=60, check=False)
     assert done.returncode == 0
+
+
+# Steps of one row, which go on from the step before.
+
+
+@pytest.mark.parametrize("kv", STORAGES)
+def test_a_step_goes_on_from_no_other_step(team: Team, kv: Any) -> None:
+    """One row at a time, while all that a step was prepared for changes: the sequence, its length, its caches, their
+    room, a failed step, a batch in between."""
+    reference = engine("numpy", attention_only(), kv=kv)
+    shadow = HostEngine("host", attention_only(), HostArrayOps(team, "f32", kv, np.nan))
+
+    def story(e: Any) -> list[Any]:
+        first, out = e.new(), []
+        for token in range(132):  # into a second chunk of positions, and a larger cache
+            out.append(e.forward([token % 97], first)[0])
+        e.forward([token % 97 for token in range(248)], first)
+        out += [e.forward([token], first)[0] for token in range(8)]  # into a fourth chunk, which has room
+        other = e.fork(first)
+        for token in (5, 6, 7):
+            out += [e.forward([token], first)[0], e.forward([token + 1], other)[0]]
+        with pytest.raises(UsageError):
+            e.forward([97], first)
+        e.truncate(first, 40)
+        out += [e.forward([8], first)[0], e.forward([9], first, want="all")[0]]
+        out.append(e.step(Rows.of([(first, [1]), (other, [2])])))
+        out += [e.forward([3], first)[0], e.forward([3, 4], other)[0]]
+        assert len(e.forward([4], other, want="none")[0]) == 0
+        e.truncate(first, 0)  # its caches are new ones
+        out += [e.forward([token], first)[0] for token in (1, 2, 3)]
+        moved = e.load(e.export(other), other.ids)
+        out += [e.forward([5], moved)[0], e.forward([5], other)[0]]
+        return [*out, *(array for state in (first, other) for _, array in sorted(e.export(state).items()))]
+
+    for i, (expected, got) in enumerate(zip(story(reference), story(shadow), strict=True)):
+        assert_same_bytes(got, expected, f"step {i}", uint16="bf16")
 
 
 # The compiler.
