@@ -1,6 +1,7 @@
-"""Writes the tables of docs/speed.md and its picture from a record that bench/speed.py left; no figure by hand.
+"""Writes the tables of docs/speed.md and README.md, and the picture, from a record that bench/speed.py left; no figure
+by hand.
 
-    python bench/speed_page.py [bench/results/speed.json] [docs/speed.md]
+    python bench/speed_page.py [bench/results/speed.json] [PAGE ...]
 
 A table stands between `<!-- name -->` and `<!-- end -->`.
 """
@@ -22,6 +23,7 @@ TARGETS = {  # format -> ours over llama.cpp: decode, prefill of 512
     "Q4_0": (1.0, 0.9),
 }
 LLAMA, TORCH = "llama.cpp", "PyTorch"
+BRIEF = ("decode@0", "decode@512", "decode@2048", "prefill@512")  # of the README
 SHOWN = (
     "commit",
     "ggml",
@@ -43,6 +45,7 @@ def filled(page: str, record: dict[str, Any]) -> str:
     parts = {
         "run": run(record),
         "llama": against(record, LLAMA),
+        "speed": shortly(record),
         "pytorch": against(record, TORCH),
         "bandwidth": of_bandwidth(record),
         "ops": ops(record),
@@ -145,6 +148,16 @@ def against(record: dict[str, Any], peer: str) -> str:
     return lines(head, rows) if rows else "Not measured."
 
 
+def shortly(record: dict[str, Any]) -> str:
+    """How many times as fast as llama.cpp, medians"""
+    rows = []
+    for form, found in record["formats"].items():
+        ratios = [found["ways"].get(what, {}).get("ratio", {}).get(LLAMA) for what in BRIEF]
+        if any(ratios):
+            rows.append((form, *(number(r["median"]) if r else "-" for r in ratios)))
+    return lines(("host / llama.cpp", *(f"  {way(what)}" for what in BRIEF)), rows) if rows else "Not measured."
+
+
 def of_bandwidth(record: dict[str, Any]) -> str:
     """Decode against the streaming read of the same rounds"""
     rows = []
@@ -184,12 +197,13 @@ def ops(record: dict[str, Any]) -> str:
 
 def main(
     record: Annotated[Path, typer.Argument()] = ROOT / "bench" / "results" / "speed.json",
-    page: Annotated[Path, typer.Argument()] = ROOT / "docs" / "speed.md",
+    pages: Annotated[list[Path] | None, typer.Argument(help="else docs/speed.md and README.md")] = None,
 ) -> None:
-    """Fill in the page and draw the picture beside it."""
-    told = json.loads(record.read_text("utf-8"))
-    page.write_text(filled(page.read_text("utf-8"), told), "utf-8")
-    page.with_suffix(".svg").write_text(roofline(told), "utf-8")
+    """Fill in the pages and draw the picture beside the first."""
+    told, chosen = json.loads(record.read_text("utf-8")), pages or [ROOT / "docs" / "speed.md", ROOT / "README.md"]
+    for page in chosen:
+        page.write_text(filled(page.read_text("utf-8"), told), "utf-8")
+    chosen[0].with_suffix(".svg").write_text(roofline(told), "utf-8")
 
 
 if __name__ == "__main__":

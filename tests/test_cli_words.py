@@ -21,6 +21,7 @@ TABLES = "a table (hugging-face, transformer-lens, ggml) or a file"
 READS = {
     ("run", "model"): (("gone", *ASK), MODEL),
     ("run", "draft"): (("micro", *ASK, "--draft", "model:gone"), MODEL),
+    ("run", "batch"): (("micro", "--batch", "gone"), "a file of prompts"),
     ("digest", "model"): (("gone", *ASK), MODEL),
     ("diff", "model"): (("gone", "-e", "numpy", "-e", "numpy", *ASK), MODEL),
     ("bisect", "model"): (("gone", "-e", "numpy", "-e", "numpy", *ASK), MODEL),
@@ -58,8 +59,8 @@ READS = {
     ("ledger verify", "file"): (("gone",), "a ledger"),
 }  # fmt: skip
 WRITES = {"html", "log", "out", "receipt_file", "reexport", "ledger"}  # these need not be there
-# not at once: looked for when two traces have been read; told by the reader of small files, with words of its own
-ELSEWHERE = {("explain", "model"), ("run", "batch")}
+# not at once: looked for when two traces have been read
+ELSEWHERE = {("explain", "model")}
 
 # verb -> the rest of a call in which nothing but the engine is wrong
 ENGINES = {

@@ -167,7 +167,7 @@ def test_no_misuse_runs(words: tuple[str, ...]) -> None:
 
 
 def test_no_unreadable_batch_runs(tmp_path: Path) -> None:
-    assert_refused("Expected a file nothing", "micro", "--batch", str(tmp_path / "nothing"))
+    assert_refused("Expected a file of prompts at ", "micro", "--batch", str(tmp_path / "nothing"))
     (tmp_path / "empty").write_text("\n\n")
     assert_refused("Expected at least one prompt in empty", "micro", "--batch", str(tmp_path / "empty"))
     (tmp_path / "latin").write_bytes(b"\xe9")

@@ -23,6 +23,7 @@ from gnomon.cli.options import (
     TemperatureOption,
     TopKOption,
     TopPOption,
+    present,
     prompt_ids,
 )
 from gnomon.decode.batch import Batch
@@ -73,6 +74,7 @@ def command(
         )
     if batch is not None and (prompt, ids, draft) != (None, None, None):
         raise UsageError("Expected --batch without --prompt, --ids and --draft but got one of them")
+    present("a file of prompts")(batch)
     loaded = load(model)
     eos = frozenset(loaded.tokenizer.eos_ids) if loaded.tokenizer else frozenset[int]()
     asked = Request([], max_tokens, sampling, eos, tuple(stop or ()))
