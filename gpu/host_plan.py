@@ -21,7 +21,7 @@ from gnomon.reference.protocol import F32, Rows, Span, Want
 from gnomon.reference.state import State
 
 Prepare = Callable[[Rows], None]
-POOL = 64  # instructions that one dispatch takes, as in kernels/host_main.cpp
+POOL = 64  # instructions that one dispatch takes, as in kernels/host_pool.h
 
 
 class UnrecordedError(Exception):
