@@ -120,7 +120,7 @@ def main(
     except (GnomonError, OSError, ValueError, KeyError) as error:
         Console(stderr=True).print(f"{error}", markup=False)
         raise typer.Exit(getattr(error, "exit_code", 2)) from error
-    Console(stderr=True).print(table(found))
+    Console(stderr=True, width=120).print(table(found))
     record: dict[str, Any] = {
         "bench": "arm_distance",
         "engine": engine_name,

@@ -127,7 +127,7 @@ def main(
     repeat: Annotated[int, typer.Option(min=1)] = 7,
 ) -> None:
     """Print a table and one line of JSON."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=120)
     with tempfile.TemporaryDirectory() as folder:
         a, b = Path(folder) / "a", Path(folder) / "b"
         if model is not None:

@@ -133,7 +133,7 @@ def main(
     except GnomonError as error:
         Console(stderr=True).print(f"{error}", markup=False)
         raise typer.Exit(error.exit_code) from error
-    Console(stderr=True).print(table(list(found.values())))
+    Console(stderr=True, width=120).print(table(list(found.values())))
     wrong = sum(m.changed + m.parted + m.lost for m in found.values())
     pairs = [asdict(m) | {"prompts": len(m.prompts), "seconds": round(m.seconds, 3)} for m in found.values()]
     print(

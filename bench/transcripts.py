@@ -51,7 +51,7 @@ def main(
     for name, row in rows.items():
         figures = (f"{row['produce']:.3f}", f"{row['tokens'] / row['produce']:.1f}", f"{row['verify']:.3f}")
         table.add_row(name, str(row["tokens"]), *figures, f"{row['ratio']:.2f}")
-    Console(emoji=False, highlight=False).print(table)
+    Console(emoji=False, highlight=False, width=120).print(table)
     print(json.dumps({"model": loaded.name, "tokens": tokens, "sampled": sampled, "engines": rows}))
 
 
