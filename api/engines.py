@@ -1,11 +1,11 @@
 """Engines by name. An engine that cannot run here says why; nothing falls back in silence."""
 
 import difflib
-import importlib
 from collections.abc import Callable
 from typing import Any, cast
 
 from gnomon.compare.probe_short import refuse_inexact
+from gnomon.imported import function
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import NotRunError, UsageError
 from gnomon.reference.model import Model
@@ -109,10 +109,9 @@ def _refuse_inexact(name: str, ops: Ops[Any]) -> None:
 
 
 def _foreign(name: str, model: Model, arm: str, kv: str) -> Engine[Any]:
-    module_name, _, attribute = name.partition(":")
     try:
-        factory = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
+        factory = function(name)
+    except ImportError as error:
         raise NotRunError(f"Expected a factory at {name!r} but importing it failed: {error}") from error
     made = factory(model) if (arm, kv) == ("f32", "f32") else factory(model, arm, kv)
     if not isinstance(made, Engine):

@@ -115,7 +115,7 @@ def run_case(op: OpUnderTest, kernel: Kernel, case: Case, seed: int, across: Bor
         handed = [across.give(a) if isinstance(a, np.ndarray) else a for a in arguments]
         try:
             returned = kernel(*handed)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return 0, f"the kernel raised {type(error).__name__}: {error}"
         wanted = expected if isinstance(expected, tuple) else (expected,)
         got = tuple(returned) if isinstance(returned, tuple | list) else (returned,)

@@ -1,6 +1,6 @@
 """The kill matrix as a picture: `gnomon gate --matrix --json > matrix.json`, then
 
-python -m gnomon.gates.matrix_page matrix.json docs/kill-matrix.svg
+python -m gnomon.gates.matrix_page matrix.json docs
 """
 
 import json

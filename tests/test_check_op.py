@@ -218,9 +218,9 @@ def test_no_printed_command_shows_something_else(command: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("linear", "no_such_module:f"), "Expected a module 'no_such_module' but importing it failed"),
+        (("linear", "no_such_module:f"), "Expected a kernel at 'no_such_module:f' but importing it failed"),
         (("linear", "no_such_file.py:f"), "Expected a Python file at 'no_such_file.py' but nothing is found there"),
-        (("linear", "numpy:no_such_function"), "Expected a function 'no_such_function' in 'numpy'"),
+        (("linear", "numpy:no_such_function"), "there is no function 'no_such_function' in 'numpy'"),
         (("linear", "numpy"), "Expected a kernel as module:function"),
         (("linaer", "numpy:add"), "Expected an op among settle"),
         ((), "Expected an op and a kernel"),

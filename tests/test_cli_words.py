@@ -164,3 +164,25 @@ def test_help_does_not_wait_for_what_only_some_verbs_need() -> None:
     look = f"import sys, gnomon.cli; print([name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_no_engine_of_ones_own_needs_to_be_installed(folder: Path) -> None:
+    """In the working directory, as a module and as a file."""
+    (folder / "own_engine.py").write_text(
+        "import gnomon\n\ndef make(model):\n    return gnomon.engine('numpy', model)\n"
+    )
+    for name in ("own_engine:make", "own_engine.py:make"):
+        done = CliRunner().invoke(cli.app, ["digest", "micro", *ASK, "--engine", name])
+        assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("words", [("gate", "--list"), ("inspect", "model", "micro"), ("selftest",)], ids=" ".join)
+def test_a_closed_pipe_is_no_verdict(words: tuple[str, ...]) -> None:
+    """The reader leaves at once: not 1, which says that something differs."""
+    command = [sys.executable, "-c", "from gnomon.cli import main; main()", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) in (0, cli.CLOSED)

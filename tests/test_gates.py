@@ -1,6 +1,7 @@
 """Every gate passes here and fails on each of its planted faults, for the reason that the fault gives."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import gnomon
-from gnomon.gates.all import GATES
+from gnomon.gates.all import EXPERIMENTS, GATES
 from gnomon.gates.gate import Gate, Header, Outcome, Subject
 from gnomon.gates.golden import golden
 from gnomon.gates.run import FAULT_MODEL, Result, ask, caught, exit_code, run_faults, run_gates, subject
@@ -263,3 +264,9 @@ def test_the_oracle_of_the_golden_file_rounds_every_step() -> None:
     words = [int(word, 16) for row in rows.values() for word in row]
     assert len(set(words)) > 90
     assert np.isfinite([f32.from_bits(word) for word in words]).all()
+
+
+def test_no_gate_is_missing_from_the_page() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "gates.md").read_text("utf-8")
+    table = page.partition("## The questions")[2].partition("\n\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| (\w\S*) \|", table, re.MULTILINE) == ["gate", *GATES, *EXPERIMENTS]

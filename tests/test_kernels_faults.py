@@ -123,7 +123,7 @@ WRONG: dict[str, tuple[Target, tuple[str, ...], Case, str, str]] = {
     "a group off by one": ("metal", NORMS, norms, "(int)threadgroup_position", "1 + (int)threadgroup_position"),
     "a lane off by one": ("cuda", ("quant_rows",), quant, "lane = threadIdx.x % 64", "lane = (threadIdx.x + 1) % 65"),
     "a chunk too long": ("hip", LINEAR, linear, "#define CHUNK 128", "#define CHUNK 160"),
-    "the tail of a row": ("metal", ("linear_BF16", "linear_BF16_rows"), narrow, "K < F::PER ? K : F::PER", "F::PER"),
+    "the tail of a row": ("metal", ("linear_BF16", "linear_BF16_rows"), narrow, "stride, K, a", "stride, F::PER, a"),
     "the tail of the outputs": ("cuda", LINEAR, linear, "row + part >= first && n < l.N", "row + part >= first"),
     "the window": ("metal", TAIL, attention, "position - window + 1", "position - window"),
     "the last position": ("hip", ATTENTION, attention, "position <= last", "position < last"),

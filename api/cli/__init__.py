@@ -37,13 +37,24 @@ from gnomon.cli import (
 )
 from gnomon.reference.errors import GnomonError
 
+CLOSED = 141  # the reader left before there was a verdict: what a shell says of a process that SIGPIPE ended
+
 
 def exiting(command: Callable[..., int]) -> Callable[..., None]:
     """A verb returns its exit code; Typer wants it raised."""
 
     @functools.wraps(command)
     def wrapped(*args: object, **kwargs: object) -> None:
-        raise typer.Exit(command(*args, **kwargs))
+        try:
+            code = command(*args, **kwargs)
+        except BrokenPipeError:
+            leave_quietly()
+            code = CLOSED
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            leave_quietly()
+        raise typer.Exit(code)
 
     return wrapped
 
@@ -127,11 +138,16 @@ def main() -> None:
     except GnomonError as error:
         fail(str(error), error.exit_code)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has left: nobody to tell
-        sys.exit(0)
+        leave_quietly()
+        sys.exit(CLOSED)
     except Exception:  # nothing is swallowed: the traceback is printed, and the exit code says whose fault it is
         traceback.print_exc()
         fail("gnomon itself failed; the lines above belong in a bug report", 4)
+
+
+def leave_quietly() -> None:
+    """The reader of stdout has gone: what is still to be written has nobody to read it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fail(sentence: str, code: int) -> None:

@@ -1,19 +1,16 @@
 """`gnomon check-op`: one's own kernel against the contract, bit for bit."""
 
-import importlib
-import importlib.util
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
 from gnomon.cli.options import JsonOption, present
 from gnomon.cli.show import Output
 from gnomon.compare.check_op import check_op, listed
+from gnomon.imported import function
 from gnomon.reference.errors import UsageError
 
 
@@ -56,31 +53,6 @@ def find(kernel: str) -> Callable[..., Any]:
     if module_name.endswith(".py"):
         present("a Python file")(Path(module_name))
     try:
-        module = _from_file(Path(module_name)) if module_name.endswith(".py") else _from_path(module_name)
+        return function(kernel)
     except Exception as error:
-        raise UsageError(f"Expected a module {module_name!r} but importing it failed: {error!r}") from error
-    function = getattr(module, attribute, None)
-    if not callable(function):
-        raise UsageError(f"Expected a function {attribute!r} in {module_name!r} but there is none")
-    return cast(Callable[..., Any], function)
-
-
-def _from_path(name: str) -> ModuleType:
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.pop(0)
-
-
-def _from_file(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"gnomon_kernel_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent.resolve()))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.pop(0)
-    return module
+        raise UsageError(f"Expected a kernel at {kernel!r} but importing it failed: {error}") from error

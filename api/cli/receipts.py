@@ -34,6 +34,10 @@ def verify_file(
             print(json.dumps({"valid": False, "line": error.index, "detail": str(error)}))
             return 1
         raise
+    if records[0].get("type") != "run":
+        raise UsageError(
+            f"Expected a receipt but {file.name} is a chain of other records; see `transcript verify`, `ledger verify`"
+        )
     signer = json.loads(lines[-1]).get("public_key", "")
     summary = next((r for r in reversed(records) if r.get("type") == "summary"), {})
     found = {

@@ -32,6 +32,10 @@ class Output(Console):
             self.width = max([NARROWEST, *map(self.columns, objects)])
         super().print(*objects, **settings)
 
+    def on_broken_pipe(self) -> None:
+        """rich would exit with 1, which is a verdict here."""
+        raise BrokenPipeError
+
     def columns(self, printed: Any) -> int:
         """How wide it needs to be. The text of a report may be wrapped, so that its boxes stay of a size to look at."""
         if isinstance(printed, Group):

@@ -97,16 +97,20 @@ MUTATIONS = (
     ),
     Mutation(
         "X27 kernel_contracted", "a kernel fuses product and sum", "kernel source",
-        kernels_edited((
-            "dot.h", "a[r] = F_ADD(a[r], F_MUL(x[r * stride + j], w));",
-            "a[r] = __builtin_fmaf(x[r * stride + j], w, a[r]);",
-        )),
-        *these({*ORACLE, *REFERENCE, "kernels", "chunk"}),
-        "As M08, and the instruction stands in the machine code. The kernel fuses whole groups of 32 terms and not the "
-        "rest; in a sum over positions the rest begins where the longest row of a tile ends, so a row feels its "
-        "neighbours.",
+        kernels_edited(
+            (
+                "dot.h", "a[r] = F_ADD(a[r], F_MUL(x[r * stride + j], w));",
+                "a[r] = __builtin_fmaf(x[r * stride + j], w, a[r]);",
+            ),
+            (
+                "dot.h", "acc[r * NL + PL(i)] = F_ADD(acc[r * NL + PL(i)], F_MUL(x[r * stride + j], w));",
+                "acc[r * NL + PL(i)] = __builtin_fmaf(x[r * stride + j], w, acc[r * NL + PL(i)]);",
+            ),
+        ), *these({*ORACLE, *REFERENCE, "kernels"}),
+        "As M08, and the instruction stands in the machine code.",
         "blocks.0.attn.q, position 0", engine="host",
-        corrected="chunk was held to be blind. It alone has rows beyond 32 positions beside others, and sees them.",
+        corrected="chunk was held to be blind, and it saw the plant as long as that left the end of a row unfused: "
+        "attention then depended on the other rows of a tile. Planted in both loops, chunk is blind.",
     ),
     Mutation(
         "X28 kernel_chunk_64", "a kernel sums in chunks of 64", "kernel source",
