@@ -7,7 +7,7 @@ from typing import Any, cast
 from gnomon.compare.probe_short import refuse_inexact
 from gnomon.imported import function
 from gnomon.reference.engine import Engine
-from gnomon.reference.errors import NotRunError, UsageError
+from gnomon.reference.errors import GnomonError, NotRunError, UsageError
 from gnomon.reference.model import Model
 from gnomon.reference.numpy_ops import NumpyOps
 from gnomon.reference.protocol import Arm, Ops, Storage
@@ -113,7 +113,14 @@ def _foreign(name: str, model: Model, arm: str, kv: str) -> Engine[Any]:
         factory = function(name)
     except ImportError as error:
         raise NotRunError(f"Expected a factory at {name!r} but importing it failed: {error}") from error
-    made = factory(model) if (arm, kv) == ("f32", "f32") else factory(model, arm, kv)
+    try:
+        made = factory(model) if (arm, kv) == ("f32", "f32") else factory(model, arm, kv)
+    except GnomonError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"Expected {name!r} to make an engine of a model but it raised {type(error).__name__}: {error}"
+        ) from error
     if not isinstance(made, Engine):
         raise UsageError(f"Expected {name!r} to return a gnomon.Engine but got {type(made).__name__}")
     return made

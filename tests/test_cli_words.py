@@ -176,6 +176,13 @@ def test_no_engine_of_ones_own_needs_to_be_installed(folder: Path) -> None:
         assert done.exit_code == 0, done.output
 
 
+def test_no_factory_that_fails_is_a_fault_of_gnomon(folder: Path) -> None:
+    (folder / "own_broken.py").write_text("def make():\n    return None\n")
+    assert "it raised TypeError: make() takes 0 positional arguments" in refused(
+        "digest", "micro", *ASK, "--engine", "own_broken.py:make"
+    )
+
+
 @pytest.mark.parametrize("words", [("gate", "--list"), ("inspect", "model", "micro"), ("selftest",)], ids=" ".join)
 def test_a_closed_pipe_is_no_verdict(words: tuple[str, ...]) -> None:
     """The reader leaves at once: not 1, which says that something differs."""
