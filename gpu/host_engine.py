@@ -80,16 +80,16 @@ class HostEngine(Engine[Any]):
         """The step as the kernels see it. A sequence keeps its last one: most often only the row is new."""
         state, config = rows.spans[0].state, self.model.config
         last = state.memo
-        if isinstance(last, HostStep) and last.advance(rows, self.tables):
+        if isinstance(last, HostStep) and len(rows.ids) == 1 and last.advance(rows, self.tables):
             return last
         for prepare in plan.prepare:
             prepare(rows)
         shape, work = (config.kv_heads, config.heads // config.kv_heads, config.head_dim), plan.work * len(rows.ids)
         step = HostStep(self.host.team, rows, self.tables, want, range(config.layers), *shape, split=True, work=work)
-        state.memo = step if len(rows.spans) == 1 else None
+        state.memo = step if len(rows.ids) == 1 else None  # one of many rows never comes again
         return step
 
-    def _room(self, want: Want, plan: Plan, rows: int) -> "Room":
+    def _room(self, want: Want, plan: Plan, rows: int) -> Room:
         """Buffers for so many rows, kept between steps."""
         kept = self.rooms.get(want)
         if kept is None or len(kept.arrays[0]) < rows:

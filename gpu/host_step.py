@@ -60,14 +60,16 @@ class HostStep:
         )  # fmt: skip
 
     def advance(self, rows: Rows, tables: RopeTables | None) -> bool:
-        """Become the step of the next row of the same sequence: only the row, its position and its rotation change.
-        False, and nothing is done, unless one row follows on one and its caches have stayed and have room: the work of
-        a step around its kernels is small then, and memory that they have swept out of the caches makes it dear."""
-        (span, *others), struct = rows.spans, self.struct
-        if others or len(rows.ids) != 1 or struct.rows != 1 or self.kept != span.state.caches:
-            return False
+        """Become, from a step of one row, that of the next row of the same sequence: only the row, its position and its
+        rotation change. False, and nothing is done, unless its caches have stayed and have room: the work of a step
+        around its kernels is small then, and memory that they have swept out of the caches makes it dear."""
+        (span,), struct = rows.spans, self.struct
         position = span.state.length
-        if -(-span.end // STEP) != struct.chunks or (tables is not None and position >= len(tables.cos)):
+        if (
+            self.kept != span.state.caches
+            or -(-span.end // STEP) != struct.chunks
+            or (tables is not None and position >= len(tables.cos))
+        ):
             return False
         self.ids[0], self.positions[0], self.spans[0, 2] = rows.ids[0], position, position
         if tables is not None and self.rotation is not None:  # its arrays are copies
