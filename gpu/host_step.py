@@ -13,14 +13,16 @@ from gnomon.gpu.host_state import STEP, HostKV, Recurrent
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Rows, Want
 
-TILE_TASKS = 4  # tiles per thread from which on attention needs no finer split
+FEW, MANY = 8, 64  # queries of a tile of attention, as in kernels/host_attention.h and host_attention_many.h
+TILE_TASKS = 4  # tiles of many queries per thread from which on attention needs no finer split
 
 
 class HostStep:
     """The C struct of a step and the arrays that it points to, which live as long.
 
-    layers: those whose states the instructions touch; kv_heads, group, d: of their attention; split: let
-    attention go in three phases where tiles are few; work: multiply-adds, which decide whether threads pay
+    layers: those whose states the instructions touch; kv_heads, group, d: of their attention; split: whether
+    attention is among them, which takes three phases where its tiles are few; work: multiply-adds, which decide
+    whether threads pay
     """
 
     def __init__(
@@ -38,12 +40,13 @@ class HostStep:
     ) -> None:
         self.ids = rows.ids.copy()
         chunks = -(-max((span.end for span in rows.spans), default=1) // STEP)
-        tile_rows = max(1, 8 // group)
-        tiles = sum(-(-(s.stop - s.start) // tile_rows) for s in rows.spans) * kv_heads * -(-group // 8)
+        sizes = [span.stop - span.start for span in rows.spans]
+        few, many = (tiles_of(sizes, group, queries) * kv_heads for queries in (FEW, MANY))
         small = work < team.least
-        whole = not split or small or tiles >= TILE_TASKS * team.threads
+        half_full = 2 * sum(sizes) * kv_heads * group >= MANY * many
+        whole = half_full and (small or team.threads == 1 or many >= TILE_TASKS * team.threads)
         library = team.built.library
-        self.part = None if whole else aligned((tiles * chunks * library.part_floats_of(d),), np.float32)
+        self.part = None if whole or not split else aligned((few * chunks * library.part_floats_of(d),), np.float32)
         self.positions = rows.pos.astype(np.int32)
         ends = [span.stop - 1 for span in rows.spans]
         self.select = np.array(ends, np.int32)
@@ -56,7 +59,7 @@ class HostStep:
             self.rotation.cos.ctypes.data if self.rotation else None,
             self.rotation.sin.ctypes.data if self.rotation else None,
             cast(self.spans.ctypes.data, POINTER(Span)), cast(self.carried.ctypes.data, POINTER(Carried)), None,
-            self.part.ctypes.data if self.part is not None else None, library.scratch_floats(chunks, d),
+            self.part.ctypes.data if self.part is not None else None, library.scratch_floats(chunks if whole else 1, d),
         )  # fmt: skip
 
     def advance(self, rows: Rows, tables: RopeTables | None) -> bool:
@@ -106,6 +109,12 @@ class HostStep:
     def _zero(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
         self.zeros.append(np.zeros(shape, np.float32))
         return self.zeros[-1]
+
+
+def tiles_of(sizes: Sequence[int], group: int, queries: int) -> int:
+    """Tiles of so many queries that sequences of these numbers of rows make for one kv head and its group of heads."""
+    rows = max(1, queries // group)
+    return sum(-(-size // rows) for size in sizes) * -(-group // queries)
 
 
 def table_of(buffers: NDArray[np.uint64]) -> Any:

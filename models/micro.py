@@ -32,11 +32,11 @@ CONFIG = Config(
 )
 
 
-def micro() -> Model:
-    """The model, without a tokenizer: token ids only."""
+def micro(config: Config = CONFIG) -> Model:
+    """The model, without a tokenizer: token ids only. config: another shape, whose weights are other ones"""
     rng = np.random.Generator(np.random.PCG64(SEED))
     weights = {}
-    for name, spec in family(CONFIG.family).specs(CONFIG).items():
+    for name, spec in family(config.family).specs(config).items():
         unit = rng.random(spec.shape) * 2.0 - 1.0  # uniform, by exact steps only
         if spec.role == "decay":
             values = 1.5 * unit  # half the heads forget slowly, half at once
@@ -46,4 +46,4 @@ def micro() -> Model:
             values = unit * (2.0 if spec.role == "table" else (3.0 / spec.shape[1]) ** 0.5)
         data = np.ascontiguousarray(values.astype("<f4")).view(np.uint8).reshape(spec.shape[0], -1)
         weights[name] = Weight(name, "F32", spec.shape, data, spec.role)
-    return Model("micro", CONFIG, weights)
+    return Model("micro", config, weights)

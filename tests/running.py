@@ -12,7 +12,6 @@ from gnomon.compare.same import assert_same_bytes
 from gnomon.models import micro
 from gnomon.models.micro import CONFIG
 from gnomon.reference.engine import Engine
-from gnomon.reference.families import family
 from gnomon.reference.model import Model
 from gnomon.reference.protocol import F32, Rows
 from gnomon.reference.state import State
@@ -60,11 +59,9 @@ def assert_same_state(got: Exported, expected: Exported) -> None:
         assert_same_bytes(got[name], array, name, uint16="bf16")
 
 
-def attention_only() -> Model:
-    """micro without its delta layer: two layers of attention, one of them behind a window."""
-    config = replace(CONFIG, layers=2, windows=(5, None), kinds=("attention",) * 2, delta=None)
-    names = family(config.family).specs(config)
-    return Model("micro-attention", config, {n: w for n, w in micro().weights.items() if n in names})
+def attention_only(windows: tuple[int | None, int | None] = (5, None), **changes: Any) -> Model:
+    """micro without its delta layer: two layers of attention, one of them behind a window. changes: of its shape"""
+    return micro(replace(CONFIG, layers=2, windows=windows, kinds=("attention",) * 2, delta=None, **changes))
 
 
 def fresh(engine: Engine[Any], ids: list[int]) -> tuple[Any, Exported]:

@@ -28,7 +28,7 @@ FORMS: list[tuple[Any, Any]] = [("f32", "f32"), ("bf16", "bf16"), ("int8", "int8
 
 # Faults by name: what the sources hold, and what stands there instead.
 PLANTS = {
-    "outside": ("store<1>(tot + r * 64, l, row + r, block)", "store<1>(tot + r * 64, l, row + r + 4096, block)"),
+    "outside": ("store(tot + r * 64, l, row + r, block)", "store(tot + r * 64, l, row + r + 4096, block)"),
     "race": ("arrived.fetch_add(1, std::memory_order_acq_rel)", "arrived.fetch_add(1, std::memory_order_relaxed)"),
 }
 

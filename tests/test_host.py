@@ -20,12 +20,13 @@ from gnomon.gpu.host_engine import HostEngine
 from gnomon.gpu.host_library import FORMATS, Team, library
 from gnomon.gpu.host_pack import pack
 from gnomon.models import micro
+from gnomon.reference.config import Rope
 from gnomon.reference.errors import ModelError, NotRunError, UsageError
 from gnomon.reference.load.stored import BLOCKS
 from gnomon.reference.numpy_ops import NumpyOps
 from gnomon.reference.protocol import Rows
 from gnomon.reference.weights import Weight
-from running import LONG, STORAGES, assert_same_state, attention_only, in_steps
+from running import LONG, STORAGES, assert_same_state, attention_only, in_batches, in_steps
 
 pytestmark = pytest.mark.skipif(bool(engines()["host"]), reason=f"engine host: {engines()['host']}")
 
@@ -164,6 +165,30 @@ def test_a_step_goes_on_from_no_other_step(team: Team, kv: Any) -> None:
 
     for i, (expected, got) in enumerate(zip(story(reference), story(shadow), strict=True)):
         assert_same_bytes(got, expected, f"step {i}", uint16="bf16")
+
+
+# Attention of many rows, whose lanes are queries and not positions.
+
+
+@pytest.mark.parametrize("kv", STORAGES)
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "d", "window"),
+    [(6, 2, 130, 140), (66, 1, 12, None), (3, 3, 64, 70)],
+    ids=["more entries than a chunk holds", "more heads than lanes", "a window within the rows"],
+)
+def test_no_lane_takes_from_another_query(
+    team: Team, heads: int, kv_heads: int, d: int, window: int | None, kv: Any
+) -> None:
+    model = attention_only(heads=heads, kv_heads=kv_heads, head_dim=d, rope=Rope(1e4, d), windows=(window, None))
+    reference = engine("numpy", model, kv=kv)
+    shadow = HostEngine("host", model, HostArrayOps(team, "f32", kv, np.nan))
+    sequences = {"one": LONG, "two": LONG[::-1]}
+    steps = [{"one": 9, "two": 70}, {"one": 130, "two": 66}, {"one": 11, "two": 14}]
+    expected, a = in_batches(reference, sequences, steps)
+    got, b = in_batches(shadow, sequences, steps)
+    for name in sequences:
+        assert_same_bytes(got[name], expected[name], name)
+        assert_same_state(shadow.export(b[name]), reference.export(a[name]))
 
 
 # The compiler.

@@ -106,6 +106,11 @@ MUTATIONS = (
                 "dot.h", "acc[r * NL + PL(i)] = F_ADD(acc[r * NL + PL(i)], F_MUL(x[r * stride + j], w));",
                 "acc[r * NL + PL(i)] = __builtin_fmaf(x[r * stride + j], w, acc[r * NL + PL(i)]);",
             ),
+            (
+                "host_tile.h", "acc[r][v] = F_ADD(acc[r][v], F_MUL(weights[v], x[r * step + k * APART]));",
+                "for (int e = 0; e < VECTOR; e++)"
+                " acc[r][v][e] = __builtin_fmaf(weights[v][e], x[r * step + k * APART], acc[r][v][e]);",
+            ),
         ), *these({*ORACLE, *REFERENCE, "kernels"}),
         "As M08, and the instruction stands in the machine code.",
         "blocks.0.attn.q, position 0", engine="host",
@@ -122,11 +127,18 @@ MUTATIONS = (
         "As M08c: the code holds no fused instruction.", "blocks.0.mlp.out, position 0", engine="host",
     ),
     Mutation(
-        "X29 kernel_backwards", "a kernel adds groups of 32 terms from their end", "kernel source",
-        kernels_edited(("dot.h", "for (int s = 0; s < F::STEPS; s++)", "for (int s = F::STEPS - 1; s >= 0; s--)")),
+        "X29 kernel_backwards", "kernels add terms in another order", "kernel source",
+        kernels_edited(
+            ("dot.h", "for (int s = 0; s < F::STEPS; s++)", "for (int s = F::STEPS - 1; s >= 0; s--)"),
+            (
+                "host_tile.h", "for (int k = 0; k < n; k++) {",
+                "for (int turn = 0; turn < n; turn++) { const int k = (turn | 1) < n ? turn ^ 1 : turn;",
+            ),
+        ),
         *these({*ORACLE, *REFERENCE, "incremental", "chunk", "batch", "speculative"}),
-        "Wrong, and in two ways: a single row adds term by term, several rows in pairs (formats.h). So one row beside "
-        "several is seen; isolation has only steps of several rows, repeat and observer the same steps each time.",
+        "Wrong, and in two ways: a single row adds groups of 32 terms from their end, several rows (host_tile.h) "
+        "exchange neighbours. So one row beside several is seen; isolation has only steps of several rows, repeat and "
+        "observer the same steps each time.",
         "blocks.0.attn.q, position 0", engine="host",
     ),
     Mutation(

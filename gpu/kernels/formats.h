@@ -15,15 +15,6 @@ struct F32 {
     FN float get(Lane l, int) { return l.w; }
 };
 
-struct Unpacked {  // f32 near by: two terms a step keep accumulators in registers for longer and still leave room for x
-    FIXED int HEAD = 0, STEPS = 16, PER = 2, ROWS = 32;
-    struct Lane {
-        float w[2];
-    };
-    FN Lane load(const DEVICE u32* g, int i, int s) { return {{float_of(ROW(2 * s)), float_of(ROW(2 * s + 1))}}; }
-    FN float get(Lane l, int j) { return l.w[j]; }
-};
-
 struct BF16 {
     FIXED int HEAD = 0, STEPS = 16, PER = 2, ROWS = 16;
     struct Lane {

@@ -1,5 +1,5 @@
-// How the host goes through attention. Many rows: a task takes a tile of queries through scores, exponentials and mix by
-// itself. Few rows: tasks are chunks of positions in three phases with barriers between. Same leaves, same bytes.
+// How the host goes through attention where rows are few: tasks are chunks of positions, in three phases with barriers
+// between, and a lane is a position. Many rows go another way, host_attention_many.h. Same sums, same bytes.
 #pragma once
 
 struct Span {  // rows start .. stop of the step belong to one state, which held `length` positions before
@@ -22,10 +22,10 @@ struct Attention {
     float* part;              // three phases: scores, maxima, sums and unfinished mixes of every chunk
     int chunks;               // of the longest sequence of this step
     int rows;
+    int queries;              // of a tile: (row, head of the group) in order, which read the same kv head
 };
 
-// Up to TILE queries, (row, head of the group) in order, read the same kv head.
-#define TILE 8
+#define TILE 8                 // queries of a tile where rows are few
 #define UNPACKED (CHUNK * 64)  // floats of scratch that a chunk of a block takes
 
 struct Tile {
@@ -33,11 +33,11 @@ struct Tile {
     int kv_head, lo, hi;               // positions that some query sees
 };
 
-static int head_parts(const Attention& a) { return (a.heads / a.kv_heads + TILE - 1) / TILE; }
+static int head_parts(const Attention& a) { return (a.heads / a.kv_heads + a.queries - 1) / a.queries; }
 
 static int tile_rows(const Attention& a) {
     const int group = a.heads / a.kv_heads;
-    return group >= TILE ? 1 : TILE / group;
+    return group >= a.queries ? 1 : a.queries / group;
 }
 
 static int tiles_of(const Attention& a) {
@@ -63,8 +63,8 @@ static Tile tile_at(const Attention& a, int index) {
     t.rows = s.stop - t.row < step ? s.stop - t.row : step;
     t.kv_head = index % per_row / parts;
     const int part = index % parts;
-    t.head = t.kv_head * group + part * TILE;
-    t.heads = group - part * TILE < TILE ? group - part * TILE : TILE;
+    t.head = t.kv_head * group + part * a.queries;
+    t.heads = group - part * a.queries < a.queries ? group - part * a.queries : a.queries;
     const int first = s.length + t.row - s.start;
     t.lo = first_seen(first, a.window);
     t.hi = first + t.rows;
@@ -75,51 +75,23 @@ static int position_of(const Attention& a, const Tile& t, int r) {
     return a.spans[t.span].length + t.row - a.spans[t.span].start + r / t.heads;
 }
 
-// Calls f with the smallest compiled number of queries that holds n; what is beyond n is computed and dropped.
-template <class Call>
-FN void with_queries(int n, const Call& f) {
-    switch (n) {
-        case 1: return f(std::integral_constant<int, 1>());
-        case 2:
-        case 3: return f(std::integral_constant<int, 3>());
-        case 4:
-        case 5:
-        case 6: return f(std::integral_constant<int, 6>());
-        default: return f(std::integral_constant<int, 8>());
-    }
+FN size_t query_at(const Attention& a, const Tile& t, int r) {  // in q and in out
+    return ((size_t)(t.row + r / t.heads) * a.heads + t.head + r % t.heads) * a.d;
 }
 
 FN void copy_queries(const Attention& a, const Tile& t, float* q) {
-    for (int r = 0; r < t.rows * t.heads; r++) {
-        const float* from = a.q + ((size_t)(t.row + r / t.heads) * a.heads + t.head + r % t.heads) * a.d;
-        memcpy(q + r * a.d, from, sizeof(float) * a.d);
-    }
-    memset(q + t.rows * t.heads * a.d, 0, sizeof(float) * (TILE - t.rows * t.heads) * a.d);
+    for (int r = 0; r < t.rows * t.heads; r++) memcpy(q + r * a.d, a.q + query_at(a, t, r), sizeof(float) * a.d);
 }
 
-// Keys and values as the dots read them: f32 in place, what is stored in fewer bits unpacked into scratch first.
+// chunked_dot of queries with a block of 64 keys
 template <class F>
-FN const u32* terms_of(const u32* g, int K, float* unpacked) {
-    if constexpr (std::is_same_v<F, F32>) return g;
-    unpack_chunk<F>(g, K, (u32*)unpacked);
-    return (const u32*)unpacked;
-}
-
-// Two terms a step where queries are many, one where the reading of a long cache decides.
-template <int R>
-using Near = std::conditional_t<(R >= 6), Unpacked, F32>;
-
-// chunked_dot of R queries with a block of 64 keys
-template <class F, int R>
-FN void score_block(const u32* keys, const float* q, int d, float scale, float* s, int stride, float* unpacked) {
-    ALIGNED float tot[R * NL] = {};
+FN void score_block(const u32* keys, const float* q, int queries, int d, float scale, float* s, float* unpacked) {
+    ALIGNED float tot[TILE * 64];
     for (int k = 0; k < d; k += CHUNK) {
         const int n = d - k < CHUNK ? d - k : CHUNK;
-        ALIGNED float acc[R * NL];
-        dot_chunk<Near<R>, R>(terms_of<F>(keys + (size_t)(k / 32) * F::ROWS * 64, n, unpacked), q + k, d, n, acc);
-        for (int e = 0; e < R * NL; e++) tot[e] = F_ADD(tot[e], acc[e]);
+        tiles(terms_of<F>(keys + (size_t)(k / 32) * F::ROWS * 64, n, unpacked), q + k, d, n, k == 0, queries, tot);
     }
-    for (int r = 0; r < R; r++) scores_of(tot + r * 64, scale, s + r * stride);
+    for (int r = 0; r < queries; r++) scores_of(tot + r * 64, scale, s + r * CHUNK);
 }
 
 // Of positions lo .. hi of a chunk; the others may hold anything
@@ -134,89 +106,41 @@ LEAF float largest_seen(const float* s, int lo, int hi) {
     return m[0];
 }
 
-// Scores of one chunk for all queries of a tile, and the largest that each sees
-template <class F, int R>
-LEAF void score_chunk(const Attention& a, const Tile& t, const float* q, int chunk, float* s, int stride, float* most,
-                      float* unpacked) {
-    const int start = chunk * CHUNK, stop = start + CHUNK < t.hi ? start + CHUNK : t.hi;
+// Scores of one chunk for all queries of a tile, s [TILE][128], and the largest that each sees
+template <class F>
+LEAF void score_chunk(const Attention& a, const Tile& t, const float* q, int chunk, float* s, float* most, float* unpacked) {
+    const int start = chunk * CHUNK, stop = start + CHUNK < t.hi ? start + CHUNK : t.hi, queries = t.rows * t.heads;
     for (int p = start; p < stop; p += 64) {
-        score_block<F, R>(key_block<F>(a.carried[t.span].kv, t.kv_head, a.d, p), q, a.d, a.scale, s + p - start, stride,
-                          unpacked);
+        const u32* keys = key_block<F>(a.carried[t.span].kv, t.kv_head, a.d, p);
+        score_block<F>(keys, q, queries, a.d, a.scale, s + p - start, unpacked);
     }
-    for (int r = 0; r < t.rows * t.heads; r++) {
+    for (int r = 0; r < queries; r++) {
         const int p = position_of(a, t, r), lo = first_seen(p, a.window);
-        most[r] = largest_seen(s + r * stride, lo > start ? lo - start : 0, (p + 1 < stop ? p + 1 : stop) - start);
+        most[r] = largest_seen(s + r * CHUNK, lo > start ? lo - start : 0, (p + 1 < stop ? p + 1 : stop) - start);
     }
 }
 
-// Exponentials in place and their sums; then the unfinished mix acc [R][64] of one block of values
-template <int R>
-LEAF void exp_chunk(const Attention& a, const Tile& t, int chunk, const float* m, float* s, int stride, float* sums) {
-    const int start = chunk * CHUNK, n = (start + CHUNK < t.hi ? start + CHUNK : t.hi) - start;
-    for (int r = 0; r < t.rows * t.heads; r++) {
+// Exponentials of a chunk in place, s [TILE][128], and their sums
+LEAF void exp_chunk(const Attention& a, const Tile& t, int chunk, int n, const float* m, float* s, float* sums) {
+    const int start = chunk * CHUNK, queries = t.rows * t.heads;
+    for (int r = 0; r < queries; r++) {
         const int p = position_of(a, t, r), lo = first_seen(p, a.window);
-        exp_positions(s + r * stride, n, lo - start, p + 1 - start, m[r]);
+        exp_positions(s + r * CHUNK, n, lo - start, p + 1 - start, m[r]);
     }
-    for (int r = t.rows * t.heads; r < R; r++) memset(s + r * stride, 0, sizeof(float) * n);
-    float acc[R];
-    UNROLL for (int r = 0; r < R; r++) acc[r] = 0.0f;
+    for (int r = queries; r < TILE; r++) memset(s + r * CHUNK, 0, sizeof(float) * n);
+    float acc[TILE] = {};
     for (int j = 0; j < n; j++) {
-        UNROLL for (int r = 0; r < R; r++) acc[r] = F_ADD(acc[r], s[r * stride + j]);
+        UNROLL for (int r = 0; r < TILE; r++) acc[r] = F_ADD(acc[r], s[r * CHUNK + j]);
     }
-    for (int r = 0; r < R; r++) sums[r] = acc[r];
-}
-
-template <class F, int R>
-FN void mix_chunk(const Attention& a, const Tile& t, int chunk, int block, const float* e, int stride, float* acc,
-                  float* unpacked) {
-    const int start = chunk * CHUNK, n = (start + CHUNK < t.hi ? start + CHUNK : t.hi) - start;
-    const u32* values = value_terms<F>(a.carried[t.span].kv, t.kv_head, a.d, block, start);
-    dot_chunk<Near<R>, R>(terms_of<F>(values, n, unpacked), e, stride, n, acc);
+    for (int r = 0; r < TILE; r++) sums[r] = acc[r];
 }
 
 LEAF void finish(const Attention& a, const Tile& t, int r, int block, const float* tot, float denom) {
-    float* out = a.out + ((size_t)(t.row + r / t.heads) * a.heads + t.head + r % t.heads) * a.d + block * 64;
+    float* out = a.out + query_at(a, t, r) + block * 64;
     const int n = a.d - block * 64 < 64 ? a.d - block * 64 : 64;
     for (int i = 0; i < n; i++) out[i] = settle(F_DIV(settle(tot[i]), denom));
 }
 
-// Floats of scratch that a whole tile needs when a sequence has `chunks` chunks
-static size_t attention_scratch(int chunks, int d) { return UNPACKED + (size_t)TILE * (d + 2 + chunks * CHUNK + 64); }
-
-// --- many rows: a tile by itself --------------------------------------------------------------------------------------
-template <class FK, class FV>
-static void attention_whole(const Attention& a, int task, float* scratch) {
-    const int tiles = tiles_of(a);  // pair short and long tiles, so that a static split is fair
-    const Tile t = tile_at(a, task % 2 ? tiles - 1 - task / 2 : task / 2);
-    const int first = t.lo / CHUNK, last = (t.hi - 1) / CHUNK, width = (last - first + 1) * CHUNK;
-    float *q = scratch + UNPACKED, *s = q + (TILE * a.d + 15) / 16 * 16, *tot = s + (size_t)TILE * width;
-    copy_queries(a, t, q);
-    with_queries(t.rows * t.heads, [&](auto count) {
-        constexpr int R = count();
-        float m[TILE], denom[TILE], sums[TILE];
-        for (int r = 0; r < R; r++) m[r] = -INFINITY, denom[r] = 0.0f;
-        for (int c = first; c <= last; c++) {
-            float most[TILE];
-            score_chunk<FK, R>(a, t, q, c, s + (c - first) * CHUNK, width, most, scratch);
-            for (int r = 0; r < t.rows * t.heads; r++) m[r] = larger(m[r], most[r]);
-        }
-        for (int c = first; c <= last; c++) {
-            exp_chunk<R>(a, t, c, m, s + (c - first) * CHUNK, width, sums);
-            for (int r = 0; r < R; r++) denom[r] = F_ADD(denom[r], sums[r]);
-        }
-        for (int block = 0; block < (a.d + 63) / 64; block++) {
-            memset(tot, 0, sizeof(float) * R * 64);
-            for (int c = first; c <= last; c++) {
-                ALIGNED float acc[R * 64];
-                mix_chunk<FV, R>(a, t, c, block, s + (c - first) * CHUNK, width, acc, scratch);
-                for (int e = 0; e < R * 64; e++) tot[e] = F_ADD(tot[e], acc[e]);
-            }
-            for (int r = 0; r < t.rows * t.heads; r++) finish(a, t, r, block, tot + r * 64, denom[r]);
-        }
-    });
-}
-
-// --- few rows: three phases over (tile, chunk) ---------------------------------------------------------------------------
 // Of every (tile, chunk): scores [TILE][128], maxima [TILE], sums [TILE], mix [blocks][TILE][64]
 static size_t part_floats(int d) { return TILE * (CHUNK + 2) + (size_t)(d + 63) / 64 * TILE * 64 + 48; }
 
@@ -232,9 +156,7 @@ static void attention_scores(const Attention& a, int task, float* scratch) {
     float* part = part_of(a, tile, chunk);
     float* q = scratch + UNPACKED;
     copy_queries(a, t, q);
-    with_queries(t.rows * t.heads, [&](auto count) {
-        score_chunk<F, count()>(a, t, q, chunk, part, CHUNK, part + TILE * CHUNK, scratch);
-    });
+    score_chunk<F>(a, t, q, chunk, part, part + TILE * CHUNK, scratch);
 }
 
 template <class F>
@@ -250,13 +172,13 @@ static void attention_mix(const Attention& a, int task, float* scratch) {
         const float* most = part_of(a, tile, c) + TILE * CHUNK;
         for (int r = 0; r < t.rows * t.heads; r++) m[r] = larger(m[r], most[r]);
     }
-    with_queries(t.rows * t.heads, [&](auto count) {
-        constexpr int R = count();
-        exp_chunk<R>(a, t, chunk, m, part, CHUNK, part + TILE * (CHUNK + 1));
-        for (int block = 0; block < (a.d + 63) / 64; block++) {
-            mix_chunk<F, R>(a, t, chunk, block, part, CHUNK, part + TILE * (CHUNK + 2) + block * TILE * 64, scratch);
-        }
-    });
+    const int start = chunk * CHUNK, n = t.hi - start < CHUNK ? t.hi - start : CHUNK;
+    exp_chunk(a, t, chunk, n, m, part, part + TILE * (CHUNK + 1));
+    for (int block = 0; block < (a.d + 63) / 64; block++) {
+        const u32* values = value_terms<F>(a.carried[t.span].kv, t.kv_head, a.d, block, start);
+        float* mix = part + TILE * (CHUNK + 2) + block * TILE * 64;
+        tiles(terms_of<F>(values, n, scratch), part, CHUNK, n, true, t.rows * t.heads, mix);
+    }
 }
 
 static void attention_merge(const Attention& a, int task, float*) {

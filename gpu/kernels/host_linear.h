@@ -6,6 +6,22 @@
 
 static int linear_tasks(int rows, int N) { return (N + 63) / 64 * ((rows + PIECE - 1) / PIECE); }
 
+static int rows_of(const Linear& l, int row) { return l.rows - row < PIECE ? l.rows - row : PIECE; }
+
+// The dots of a row with a block. What it adds is known before the loop, which can thus be a loop over vectors.
+LEAF void store(const float* RESTRICT tot, const Linear l, int row, int block) {
+    const int n = l.N - block * 64 < 64 ? l.N - block * 64 : 64;
+    float* out = l.out + (size_t)row * l.N + block * 64;
+    for (int i = 0; i < n; i++) out[i] = finished(tot[i], l, row, block * 64 + i);
+}
+
+template <class F>
+FN void linear_row(const Linear& l, int block) {
+    ALIGNED float tot[64];
+    dot<F, 1>(l.w + block_words<F>(l.K) * block, l.x, l.K, l.K, tot);
+    store(tot, l, 0, block);
+}
+
 template <class F>
 FN void unpack_chunk(const u32* RESTRICT g, int K, u32* RESTRICT to) {
     for (int k = 0; k < K; k += F::PER) {
@@ -17,43 +33,49 @@ FN void unpack_chunk(const u32* RESTRICT g, int K, u32* RESTRICT to) {
     }
 }
 
-template <int R>
-FN void add_rows(const u32* w, const float* x, int stride, int n, float* tot) {
-    ALIGNED float acc[R * NL];
-    dot_chunk<Unpacked, R>(w, x, stride, n, acc);
-    for (int e = 0; e < R * NL; e++) tot[e] = F_ADD(tot[e], acc[e]);
+// Terms of a chunk as tiles read them: f32 in place, what is stored in fewer bits unpacked into scratch first.
+template <class F>
+FN const float* terms_of(const u32* g, int K, float* unpacked) {
+    if constexpr (std::is_same_v<F, F32>) return (const float*)g;
+    unpack_chunk<F>(g, K, (u32*)unpacked);
+    return unpacked;
 }
 
 template <class F>
 LEAF void linear_many(const Linear& l, int row, int rows, int block, float* scratch) {
-    u32* w = (u32*)scratch;
     float* tot = scratch + CHUNK * 64;
     const u32* packed = l.w + block_words<F>(l.K) * block;
-    memset(tot, 0, sizeof(float) * rows * 64);
     for (int k = 0; k < l.K; k += CHUNK) {
         const int n = l.K - k < CHUNK ? l.K - k : CHUNK;
-        unpack_chunk<F>(packed + (size_t)(k / 32) * F::ROWS * 64, n, w);
-        const float* x = l.x + (size_t)row * l.K + k;
-        int r = 0;
-        for (; r + 8 <= rows; r += 8) add_rows<8>(w, x + (size_t)r * l.K, l.K, n, tot + r * 64);
-        if (r + 4 <= rows) add_rows<4>(w, x + (size_t)r * l.K, l.K, n, tot + r * 64), r += 4;
-        if (r + 2 <= rows) add_rows<2>(w, x + (size_t)r * l.K, l.K, n, tot + r * 64), r += 2;
-        if (r < rows) add_rows<1>(w, x + (size_t)r * l.K, l.K, n, tot + r * 64);
+        const float* w = terms_of<F>(packed + (size_t)(k / 32) * F::ROWS * 64, n, scratch);
+        tiles(w, l.x + (size_t)row * l.K + k, l.K, n, k == 0, rows, tot);
     }
-    for (int r = 0; r < rows; r++) store<1>(tot + r * 64, l, row + r, block);
+    for (int r = 0; r < rows; r++) store(tot + r * 64, l, row + r, block);
 }
 
 template <class F>
 static void linear_task(const Linear& l, int task, float* scratch) {
     const int blocks = (l.N + 63) / 64, block = task % blocks, row = task / blocks * PIECE;
-    if (l.rows == 1) return linear_rows<F, 1>(l, 0, block);
-    linear_many<F>(l, row, l.rows - row < PIECE ? l.rows - row : PIECE, block, scratch);
+    if (l.rows == 1) return linear_row<F>(l, block);
+    linear_many<F>(l, row, rows_of(l, row), block, scratch);
 }
 
-static void linear_int8_task(const Linear& l, int task, float*) {
-    const int blocks = (l.N + 63) / 64, block = task % blocks;
-    int r = task / blocks * PIECE;
-    const int stop = l.rows - r < PIECE ? l.rows : r + PIECE;
-    for (; r + 4 <= stop; r += 4) linear_int8_rows<4>(l, r, block);
-    for (; r < stop; r++) linear_int8_rows<1>(l, r, block);
+// int8: the dot of integers is exact in f32 within a chunk (128 * 127^2 < 2^24), and the chunks add as integers.
+static void linear_int8_task(const Linear& l, int task, float* scratch) {
+    const int blocks = (l.N + 63) / 64, block = task % blocks, row = task / blocks * PIECE, rows = rows_of(l, row);
+    float* acc = scratch + CHUNK * 64;
+    i32* tot = (i32*)(acc + PIECE * 64);
+    memset(tot, 0, sizeof(i32) * rows * 64);
+    const u32* packed = l.w + block_words<I8>(l.K) * block;
+    for (int k = 0; k < l.K; k += CHUNK) {
+        const int n = l.K - k < CHUNK ? l.K - k : CHUNK;
+        const float* w = terms_of<I8>(packed + (size_t)(k / 32) * I8::ROWS * 64, n, scratch);
+        tiles(w, l.x + (size_t)row * l.K + k, l.K, n, true, rows, acc);
+        for (int e = 0; e < rows * 64; e++) tot[e] += (i32)acc[e];
+    }
+    const int n = l.N - block * 64 < 64 ? l.N - block * 64 : 64;
+    for (int r = 0; r < rows; r++) {
+        for (int i = 0; i < n; i++) acc[i] = F_MUL(F_MUL((float)tot[r * 64 + i], l.sx[row + r]), l.sw[block * 64 + i]);
+        store(acc, l, row + r, block);
+    }
 }

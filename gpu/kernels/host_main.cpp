@@ -9,8 +9,10 @@
 #include "attention.h"
 #include "recurrent.h"
 #include "host_team.h"
+#include "host_tile.h"
 #include "host_linear.h"
 #include "host_attention.h"
+#include "host_attention_many.h"
 #include "probe.h"
 #include "probe_host.h"
 
@@ -60,7 +62,7 @@ struct Call {  // an instruction with its operands found
             linear = {buffer(0), (const u32*)in.weight[0], weight(1), buffer(1), out(), buffer(2), weight(2), rows, in.n[0], in.n[1]};
         } else if (in.op >= OP_KV_APPEND && in.op <= OP_ATTENTION_MERGE) {
             attention = {buffer(0), out(), step.span, &carried(0), step.spans, in.n[0], in.n[1], in.n[2], in.n[3], in.f[0],
-                         step.part, step.chunks, rows};
+                         step.part, step.chunks, rows, step.whole && in.op != OP_SCORES ? MANY : TILE};
         }
     }
 
@@ -121,7 +123,7 @@ void Call::run_attention(int task, float* room) const {
             return append_head<FK, FV>(buffer(0) + (size_t)task * a.d, buffer(1) + (size_t)task * a.d, carried(span).kv, head, a.d, position, room);
         }
         case OP_ATTENTION_SCORES:
-            return step.whole ? attention_whole<FK, FV>(a, task, room) : attention_scores<FK>(a, task, room);
+            return step.whole ? attention_many<FK, FV>(a, task, room) : attention_scores<FK>(a, task, room);
         case OP_ATTENTION_MIX: return attention_mix<FV>(a, task, room);
         case OP_SCORES: {  // of one sequence, for a tap: out [rows, heads, T], which is +0.0 before
             const Tile t = tile_at(a, task / a.chunks);
@@ -129,7 +131,7 @@ void Call::run_attention(int task, float* room) const {
             if (chunk < t.lo / CHUNK || chunk > (t.hi - 1) / CHUNK) return;
             float *q = room + UNPACKED, *s = q + (TILE * a.d + 15) / 16 * 16, most[TILE];
             copy_queries(a, t, q);
-            score_chunk<FK, TILE>(a, t, q, chunk, s, CHUNK, most, room);
+            score_chunk<FK>(a, t, q, chunk, s, most, room);
             for (int r = 0; r < t.rows * t.heads; r++) {
                 const int p = position_of(a, t, r), lo = first_seen(p, a.window);
                 for (int j = chunk * CHUNK; j <= p && j < (chunk + 1) * CHUNK; j++) {
@@ -142,8 +144,11 @@ void Call::run_attention(int task, float* room) const {
             const int head = task % a.heads, T = a.spans[0].length + a.rows;
             for (int block = 0; block < (a.d + 63) / 64; block++) {
                 ALIGNED float tot[64];
-                const u32* values = value_terms<FV>(carried(0).kv, head / (a.heads / a.kv_heads), a.d, block, 0);
-                dot<FV, 1>(values, buffer(0) + (size_t)task * T, T, T, tot);
+                for (int p = 0; p < T; p += CHUNK) {
+                    const int n = T - p < CHUNK ? T - p : CHUNK;
+                    const u32* values = value_terms<FV>(carried(0).kv, head / (a.heads / a.kv_heads), a.d, block, p);
+                    tiles(terms_of<FV>(values, n, room), buffer(0) + (size_t)task * T + p, T, n, p == 0, 1, tot);
+                }
                 float* to = a.out + (size_t)task * a.d + block * 64;
                 for (int i = 0; i < 64 && block * 64 + i < a.d; i++) to[i] = settle(F_DIV(settle(tot[i]), buffer(1)[task]));
             }
@@ -254,7 +259,7 @@ void plan_run(void* handle, const Instruction* plan, int count, const Step* step
 
 // Floats of scratch per thread, and of `part` per tile and chunk
 size_t scratch_floats(int chunks, int d) {
-    const size_t linear = CHUNK * 64 + PIECE * 64, attention = attention_scratch(chunks, d) + TILE * CHUNK;
+    const size_t linear = CHUNK * 64 + 2 * PIECE * 64, attention = attention_scratch(chunks, d);
     return linear > attention ? linear : attention;
 }
 size_t part_floats_of(int d) { return part_floats(d); }

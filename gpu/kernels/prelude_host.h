@@ -36,7 +36,7 @@ typedef int32_t i32;
 #define PREFETCH(words)                                                          \
     for (int line = 0; line < 4; line++) {                                       \
         __builtin_prefetch((const char*)(words) + 8192 + 64 * line, 0, 2);       \
-        __builtin_prefetch((const char*)(words) + 1024 + 64 * line);             \
+        __builtin_prefetch((const char*)(words) + 2048 + 64 * line);             \
     }
 #define BARRIER()       // lanes of a group run one after the other
 

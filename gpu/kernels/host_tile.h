@@ -1,0 +1,59 @@
+// The inner loop of the host where rows are many: a few rows with the lanes of a block whose terms lie near by as f32, every
+// sum in a register. The terms of a chunk are multiplied and added one by one as in dot.h, so the bytes are the same.
+#pragma once
+
+#if defined(__AVX512F__)
+#define VECTOR 16  // floats of a register
+#elif defined(__AVX__)
+#define VECTOR 8
+#else
+#define VECTOR 4
+#endif
+
+#if defined(__AVX512F__) || defined(__aarch64__)  // 32 registers, else 16
+#define VECTORS 4
+#else
+#define VECTORS 2
+#endif
+
+#define TILE_ROWS 6  // rows * VECTORS sums, VECTORS weights and a product fill the registers
+
+typedef float Vector __attribute__((vector_size(4 * VECTOR), may_alias));
+
+// To tot [R][64], which the first chunk begins, the sums of a chunk: w [n][64]; the rows of x are `step` apart and its
+// terms APART
+template <int R, int APART>
+LEAF void tile(const float* RESTRICT w, const float* RESTRICT x, int step, int n, bool first, float* RESTRICT tot) {
+    for (int lane = 0; lane < 64; lane += VECTORS * VECTOR) {
+        Vector acc[R][VECTORS] = {};
+        for (int k = 0; k < n; k++) {
+            const Vector* weights = (const Vector*)(w + k * 64 + lane);
+            UNROLL for (int r = 0; r < R; r++) {
+                UNROLL for (int v = 0; v < VECTORS; v++) {
+                    acc[r][v] = F_ADD(acc[r][v], F_MUL(weights[v], x[r * step + k * APART]));
+                }
+            }
+        }
+        UNROLL for (int r = 0; r < R; r++) {
+            Vector* to = (Vector*)(tot + r * 64 + lane);
+            UNROLL for (int v = 0; v < VECTORS; v++) to[v] = first ? acc[r][v] : F_ADD(to[v], acc[r][v]);
+        }
+    }
+}
+
+// As many rows as wanted, `step` apart
+template <int APART = 1>
+FN void tiles(const float* w, const float* x, int step, int n, bool first, int rows, float* tot) {
+    int r = 0;
+    for (; r + TILE_ROWS <= rows; r += TILE_ROWS) {
+        tile<TILE_ROWS, APART>(w, x + (size_t)r * step, step, n, first, tot + r * 64);
+    }
+    x += (size_t)r * step, tot += r * 64;
+    switch (rows - r) {
+        case 1: return tile<1, APART>(w, x, step, n, first, tot);
+        case 2: return tile<2, APART>(w, x, step, n, first, tot);
+        case 3: return tile<3, APART>(w, x, step, n, first, tot);
+        case 4: return tile<4, APART>(w, x, step, n, first, tot);
+        case 5: return tile<5, APART>(w, x, step, n, first, tot);
+    }
+}
