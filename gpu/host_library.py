@@ -6,7 +6,11 @@ import re
 from ctypes import POINTER, Structure, c_float, c_int32, c_size_t, c_void_p
 from functools import cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gnomon.gpu.host_build import Built, build, kernel_sources
+from gnomon.gpu.host_memory import address
 from gnomon.reference.errors import UsageError
 
 WEIGHT_FORMATS = ("F32", "BF16", "F16", "Q8", "Q4", "Q4Half", "Q4One", "Q4M", "Q5", "Q5M", "Q6")
@@ -87,6 +91,7 @@ def typed(built: Built) -> Built:
     lib.plan_run.argtypes, lib.plan_run.restype = (c_void_p, c_void_p, c_int32, POINTER(Step)), None
     lib.scratch_floats.argtypes, lib.scratch_floats.restype = (c_int32, c_int32), c_size_t
     lib.part_floats_of.argtypes, lib.part_floats_of.restype = (c_int32,), c_size_t
+    lib.all_finite.argtypes, lib.all_finite.restype = (c_void_p, c_void_p, ctypes.c_int64), c_int32
     lib.stream_read.argtypes, lib.stream_read.restype = (c_void_p, c_void_p, ctypes.c_int64), ctypes.c_double
     return built
 
@@ -124,6 +129,10 @@ class Team:
         first = ctypes.byref(plan, start * ctypes.sizeof(Instruction))
         count = (len(plan) if stop is None else stop) - start
         self.built.library.plan_run(self.handle, first, count, ctypes.byref(step))
+
+    def finite(self, x: NDArray[np.float32]) -> bool:
+        """Whether no value of an array that is contiguous and may be written is NaN or infinite."""
+        return bool(self.built.library.all_finite(self.handle, address(x), x.size))
 
     def __del__(self) -> None:
         if getattr(self, "handle", None):

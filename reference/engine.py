@@ -47,7 +47,7 @@ class Engine(Generic[A]):
         ids = self._check(rows, want)
         try:
             out = self.run(rows, want, tap)
-            if not np.isfinite(out).all():
+            if not self.finite(out):
                 bad = int(np.flatnonzero(~np.isfinite(out).all(axis=1))[0])
                 raise NonFiniteError(
                     f"Expected finite results but engine {self.name} gave NaN or infinity in row {bad} of {len(out)}; "
@@ -60,6 +60,10 @@ class Engine(Generic[A]):
         for span in rows.spans:
             span.state.commit(ids[span.start : span.stop])
         return out if want != "none" else np.empty((0, self.model.config.vocab), np.float32)
+
+    def finite(self, out: F32) -> bool:
+        """Whether no value is NaN or infinite."""
+        return bool(np.isfinite(out).all())
 
     def run(self, rows: Rows, want: Want, tap: Tap | None) -> F32:
         """The step itself, its rows checked: logits [k, vocab], or the last residual [rows, width] for want="none".

@@ -83,13 +83,18 @@ FN void copy_queries(const Attention& a, const Tile& t, float* q) {
     for (int r = 0; r < t.rows * t.heads; r++) memcpy(q + r * a.d, a.q + query_at(a, t, r), sizeof(float) * a.d);
 }
 
-// chunked_dot of queries with a block of 64 keys
+// chunked_dot of queries with the first `some` keys of a block of 64: what nobody sees is not read from memory
 template <class F>
-FN void score_block(const u32* keys, const float* q, int queries, int d, float scale, float* s, float* unpacked) {
-    ALIGNED float tot[TILE * 64];
+FN void score_block(const u32* keys, const float* q, int queries, int d, float scale, int some, float* s, float* unpacked) {
+    ALIGNED float tot[TILE * 64] = {};
     for (int k = 0; k < d; k += CHUNK) {
         const int n = d - k < CHUNK ? d - k : CHUNK;
-        tiles(terms_of<F>(keys + (size_t)(k / 32) * F::ROWS * 64, n, unpacked), q + k, d, n, k == 0, queries, tot);
+        const float* terms = terms_of<F>(keys + (size_t)(k / 32) * F::ROWS * 64, n, unpacked);
+        if (some <= 32) {
+            tiles<1, NARROW>(terms, q + k, d, n, k == 0, queries, tot, some);
+        } else {
+            tiles(terms, q + k, d, n, k == 0, queries, tot);
+        }
     }
     for (int r = 0; r < queries; r++) scores_of(tot + r * 64, scale, s + r * CHUNK);
 }
@@ -112,7 +117,7 @@ LEAF void score_chunk(const Attention& a, const Tile& t, const float* q, int chu
     const int start = chunk * CHUNK, stop = start + CHUNK < t.hi ? start + CHUNK : t.hi, queries = t.rows * t.heads;
     for (int p = start; p < stop; p += 64) {
         const u32* keys = key_block<F>(a.carried[t.span].kv, t.kv_head, a.d, p);
-        score_block<F>(keys, q, queries, a.d, a.scale, s + p - start, unpacked);
+        score_block<F>(keys, q, queries, a.d, a.scale, stop - p < 64 ? stop - p : 64, s + p - start, unpacked);
     }
     for (int r = 0; r < queries; r++) {
         const int p = position_of(a, t, r), lo = first_seen(p, a.window);

@@ -67,6 +67,7 @@ struct Call {  // an instruction with its operands found
     }
 
     int tasks() const;
+    bool at_once() const { return step.whole || step.chunks == 1; }  // attention in one phase
     size_t block_bytes() const;  // of the weight of a linear
     void run(int task, float* room) const;
     template <class FK, class FV>
@@ -96,8 +97,8 @@ int Call::tasks() const {
         case OP_EXP_SCORES: return rows * n[0];
         case OP_MIX: return rows * n[0];
         case OP_ATTENTION_SCORES: return step.whole ? tiles_of(attention) : tiles_of(attention) * step.chunks;
-        case OP_ATTENTION_MIX: return step.whole ? 0 : tiles_of(attention) * step.chunks;
-        case OP_ATTENTION_MERGE: return step.whole ? 0 : tiles_of(attention);
+        case OP_ATTENTION_MIX: return at_once() ? 0 : tiles_of(attention) * step.chunks;
+        case OP_ATTENTION_MERGE: return at_once() ? 0 : tiles_of(attention);
         case OP_CAUSAL_CONV: return step.spans * segments(n[0]);
         case OP_DELTA_RULE: return step.spans * n[1] * ((n[3] + 63) / 64);
         default: return 0;
@@ -123,7 +124,11 @@ void Call::run_attention(int task, float* room) const {
             return append_head<FK, FV>(buffer(0) + (size_t)task * a.d, buffer(1) + (size_t)task * a.d, carried(span).kv, head, a.d, position, room);
         }
         case OP_ATTENTION_SCORES:
-            return step.whole ? attention_many<FK, FV>(a, task, room) : attention_scores<FK>(a, task, room);
+            if (step.whole) return attention_many<FK, FV>(a, task, room);
+            attention_scores<FK>(a, task, room);
+            if (!at_once()) return;
+            attention_mix<FV>(a, task, room);
+            return attention_merge(a, task, room);
         case OP_ATTENTION_MIX: return attention_mix<FV>(a, task, room);
         case OP_SCORES: {  // of one sequence, for a tap: out [rows, heads, T], which is +0.0 before
             const Tile t = tile_at(a, task / a.chunks);
@@ -245,6 +250,7 @@ void plan_run(void* handle, const Instruction* plan, int count, const Step* step
         static thread_local Pool pool;
         for (int i = 0; i < count;) {
             i = pool.read(plan, i, count, *step);
+            if (pool.total == 0) continue;
             const int some = pool.total / (SHARES * team.threads) + 1;
             for (int task, n; (n = team.take(thread, pool.total, some, &task)) > 0;) {
                 for (const int stop = task + n; task < stop; task++) {
@@ -255,6 +261,19 @@ void plan_run(void* handle, const Instruction* plan, int count, const Step* step
             team.barrier(Ahead{plan, step->rows == 1 ? i : count, count, thread, team.threads, *step});
         }
     }, step->scratch_floats, step->small);
+}
+
+// Whether no value is NaN or infinite: each thread looks through what it is likely to have stored, which lies near it.
+i32 all_finite(void* handle, const float* x, int64_t n) {
+    Team& team = *(Team*)handle;
+    std::atomic<u32> bad{0};
+    team.run([&](int thread) {
+        const int64_t lo = n * thread / team.threads, hi = n * (thread + 1) / team.threads;
+        u32 some = 0;
+        for (int64_t e = lo; e < hi; e++) some |= (bits_of(x[e]) & 0x7f800000u) == 0x7f800000u;
+        if (some) bad = 1;
+    }, 0, n < 4096);
+    return !bad;
 }
 
 // Floats of scratch per thread, and of `part` per tile and chunk

@@ -16,44 +16,46 @@
 #define VECTORS 2
 #endif
 
+#define NARROW (VECTORS * VECTOR > 16 ? 1 : VECTORS)  // vectors at a time where only some lanes are wanted
+
 #define TILE_ROWS 6  // rows * VECTORS sums, VECTORS weights and a product fill the registers
 
 typedef float Vector __attribute__((vector_size(4 * VECTOR), may_alias));
 
 // To tot [R][64], which the first chunk begins, the sums of a chunk: w [n][64]; the rows of x are `step` apart and its
-// terms APART
-template <int R, int APART>
-LEAF void tile(const float* RESTRICT w, const float* RESTRICT x, int step, int n, bool first, float* RESTRICT tot) {
-    for (int lane = 0; lane < 64; lane += VECTORS * VECTOR) {
-        Vector acc[R][VECTORS] = {};
+// terms APART; V vectors at a time, as far as lanes are wanted
+template <int R, int APART, int V>
+LEAF void tile(const float* RESTRICT w, const float* RESTRICT x, int step, int n, bool first, float* RESTRICT tot, int lanes) {
+    for (int lane = 0; lane < lanes; lane += V * VECTOR) {
+        Vector acc[R][V] = {};
         for (int k = 0; k < n; k++) {
             const Vector* weights = (const Vector*)(w + k * 64 + lane);
             UNROLL for (int r = 0; r < R; r++) {
-                UNROLL for (int v = 0; v < VECTORS; v++) {
+                UNROLL for (int v = 0; v < V; v++) {
                     acc[r][v] = F_ADD(acc[r][v], F_MUL(weights[v], x[r * step + k * APART]));
                 }
             }
         }
         UNROLL for (int r = 0; r < R; r++) {
             Vector* to = (Vector*)(tot + r * 64 + lane);
-            UNROLL for (int v = 0; v < VECTORS; v++) to[v] = first ? acc[r][v] : F_ADD(to[v], acc[r][v]);
+            UNROLL for (int v = 0; v < V; v++) to[v] = first ? acc[r][v] : F_ADD(to[v], acc[r][v]);
         }
     }
 }
 
 // As many rows as wanted, `step` apart
-template <int APART = 1>
-FN void tiles(const float* w, const float* x, int step, int n, bool first, int rows, float* tot) {
+template <int APART = 1, int V = VECTORS>
+FN void tiles(const float* w, const float* x, int step, int n, bool first, int rows, float* tot, int lanes = 64) {
     int r = 0;
     for (; r + TILE_ROWS <= rows; r += TILE_ROWS) {
-        tile<TILE_ROWS, APART>(w, x + (size_t)r * step, step, n, first, tot + r * 64);
+        tile<TILE_ROWS, APART, V>(w, x + (size_t)r * step, step, n, first, tot + r * 64, lanes);
     }
     x += (size_t)r * step, tot += r * 64;
     switch (rows - r) {
-        case 1: return tile<1, APART>(w, x, step, n, first, tot);
-        case 2: return tile<2, APART>(w, x, step, n, first, tot);
-        case 3: return tile<3, APART>(w, x, step, n, first, tot);
-        case 4: return tile<4, APART>(w, x, step, n, first, tot);
-        case 5: return tile<5, APART>(w, x, step, n, first, tot);
+        case 1: return tile<1, APART, V>(w, x, step, n, first, tot, lanes);
+        case 2: return tile<2, APART, V>(w, x, step, n, first, tot, lanes);
+        case 3: return tile<3, APART, V>(w, x, step, n, first, tot, lanes);
+        case 4: return tile<4, APART, V>(w, x, step, n, first, tot, lanes);
+        case 5: return tile<5, APART, V>(w, x, step, n, first, tot, lanes);
     }
 }
