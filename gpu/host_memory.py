@@ -28,8 +28,10 @@ def address(array: NDArray[Any]) -> int:
 
 
 def huge(size: int) -> NDArray[Any]:
-    """Zeroed memory in large pages where the system has them: a token reads all of it."""
-    pages = mmap.mmap(-1, -(-size // HUGE) * HUGE)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        pages.madvise(mmap.MADV_HUGEPAGE)
+    """Zeroed memory of this process alone, in large pages where the system has them: a token reads all of it."""
+    size = -(-size // HUGE) * HUGE
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return np.frombuffer(mmap.mmap(-1, size), np.uint8)
+    pages = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory, the default, has none
+    pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, np.uint8)

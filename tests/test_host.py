@@ -131,6 +131,18 @@ def test_a_forked_child_does_not_wait_for_threads_it_has_not() -> None:
     assert done.returncode == 0
 
 
+def test_a_forked_child_does_not_write_into_its_parent() -> None:
+    """Neither into small memory nor into large, where weights and long caches lie."""
+    code = (
+        "import os\nfrom gnomon.gpu.host_memory import HUGE, aligned\n"
+        "made = [aligned((size,), 'u1') for size in (64, HUGE)]\nfor a in made: a[:] = 0\n"
+        "pid = os.fork()\n"
+        "if pid == 0: [a.fill(1) for a in made]; os._exit(0)\n"
+        "os.waitpid(pid, 0)\nraise SystemExit(sum(int(a.sum()) for a in made) > 0)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
 # Steps of one row, which go on from the step before.
 
 
