@@ -123,6 +123,7 @@ MUTATIONS = (
             ("dot.h", "k += CHUNK", "k += 64"), ("dot.h", "K - k < CHUNK ? K - k : CHUNK", "K - k < 64 ? K - k : 64"),
             ("host_linear.h", "k += CHUNK", "k += 64"),
             ("host_linear.h", "l.K - k < CHUNK ? l.K - k : CHUNK", "l.K - k < 64 ? l.K - k : 64"),
+            ("host_row.h", "CHUNK", "64"),
         ), *WRONG_MATHEMATICS,
         "As M08c: the code holds no fused instruction.", "blocks.0.mlp.out, position 0", engine="host",
     ),
@@ -130,6 +131,7 @@ MUTATIONS = (
         "X29 kernel_backwards", "kernels add terms in another order", "kernel source",
         kernels_edited(
             ("dot.h", "for (int s = 0; s < F::STEPS; s++)", "for (int s = F::STEPS - 1; s >= 0; s--)"),
+            ("host_row.h", "for (int s = 0; s < F::STEPS; s++)", "for (int s = F::STEPS - 1; s >= 0; s--)"),
             (
                 "host_tile.h", "for (int k = 0; k < n; k++) {",
                 "for (int turn = 0; turn < n; turn++) { const int k = (turn | 1) < n ? turn ^ 1 : turn;",

@@ -1,5 +1,6 @@
-// How the host goes through a linear: one row reads the packed weight directly; for several rows a chunk of a block is
-// unpacked once, in the first-level cache, and used by all rows of a piece.
+// How the host goes through a linear. One row reads the packed weight directly: by host_row.h where memory sets the pace, by
+// dot.h where widening does. For several rows a chunk of a block is unpacked once, in the first-level cache, and used by
+// all rows of a piece.
 #pragma once
 
 #define PIECE 64  // rows of one task
@@ -18,7 +19,12 @@ LEAF void store(const float* RESTRICT tot, const Linear l, int row, int block) {
 template <class F>
 FN void linear_row(const Linear& l, int block) {
     ALIGNED float tot[64];
-    dot<F, 1>(l.w + block_words<F>(l.K) * block, l.x, l.K, l.K, tot);
+    const u32* packed = l.w + block_words<F>(l.K) * block;
+    if constexpr (F::HEAD == 0) {
+        dot_row<F>(packed, l.x, l.K, tot);
+    } else {
+        dot<F, 1>(packed, l.x, l.K, l.K, tot);
+    }
     store(tot, l, 0, block);
 }
 

@@ -10,6 +10,7 @@
 #include "recurrent.h"
 #include "host_team.h"
 #include "host_tile.h"
+#include "host_row.h"
 #include "host_linear.h"
 #include "host_attention.h"
 #include "host_attention_many.h"
