@@ -74,9 +74,12 @@ FN void append_head(const DEVICE float* RESTRICT k, const DEVICE float* RESTRICT
 }
 
 // --- leaves ---------------------------------------------------------------------------------------------------------------
-// s[j] = settle(settle(q . k_j) * scale) of 64 positions, from the dots
+// Of a query and a key, from their dot
+FN float score_of(float dot, float scale) { return settle(F_MUL(settle(dot), scale)); }
+
+// s[j] of 64 positions
 LEAF void scores_of(const THREAD float* dots, float scale, SHARED float* s LANE_PARAM) {
-    LANES(i) s[i] = settle(F_MUL(settle(dots[PL(i)]), scale));
+    LANES(i) s[i] = score_of(dots[PL(i)], scale);
 }
 
 // e[j] = exp_neg(settle(s[j] - m)) for positions lo .. hi of a chunk, +0.0 for the others; in place

@@ -91,9 +91,9 @@ FN void score_block(const u32* keys, const float* q, int queries, int d, float s
         const int n = d - k < CHUNK ? d - k : CHUNK;
         const float* terms = terms_of<F>(keys + (size_t)(k / 32) * F::ROWS * 64, n, unpacked);
         if (some <= 32) {
-            tiles<1, NARROW>(terms, q + k, d, n, k == 0, queries, tot, some);
+            tiles<1, NARROW, IN_PLACE<F>>(terms, q + k, d, n, k == 0, queries, tot, some);
         } else {
-            tiles(terms, q + k, d, n, k == 0, queries, tot);
+            tiles<1, VECTORS, IN_PLACE<F>>(terms, q + k, d, n, k == 0, queries, tot);
         }
     }
     for (int r = 0; r < queries; r++) scores_of(tot + r * 64, scale, s + r * CHUNK);
@@ -182,7 +182,7 @@ static void attention_mix(const Attention& a, int task, float* scratch) {
     for (int block = 0; block < (a.d + 63) / 64; block++) {
         const u32* values = value_terms<F>(a.carried[t.span].kv, t.kv_head, a.d, block, start);
         float* mix = part + TILE * (CHUNK + 2) + block * TILE * 64;
-        tiles(terms_of<F>(values, n, scratch), part, CHUNK, n, true, t.rows * t.heads, mix);
+        tiles<1, VECTORS, IN_PLACE<F>>(terms_of<F>(values, n, scratch), part, CHUNK, n, true, t.rows * t.heads, mix);
     }
 }
 

@@ -42,7 +42,7 @@ FN void dots_of_keys(const Attention& a, const Tile& t, const float* q, int p, f
 LEAF void score_positions(float* RESTRICT s, int p, int n, float scale, const Seen& seen, float* RESTRICT most) {
     for (int j = 0; j < n; j++) {
         LANES(i) {
-            const float x = settle(F_MUL(settle(s[j * 64 + i]), scale));
+            const float x = score_of(s[j * 64 + i], scale);
             const float score = p + j >= seen.lo[i] && p + j < seen.hi[i] ? x : -INFINITY;
             most[i] = larger(most[i], score);
             s[j * 64 + i] = score;

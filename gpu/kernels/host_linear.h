@@ -32,6 +32,7 @@ template <class F>
 FN void unpack_chunk(const u32* RESTRICT g, int K, u32* RESTRICT to) {
     for (int k = 0; k < K; k += F::PER) {
         const u32* group = g + (size_t)(k / 32) * F::ROWS * 64;
+        PREFETCH(group + (F::HEAD + k % 32 / F::PER) * 64);
         LANES(i) {
             const typename F::Lane lane_of = F::load(group, i, k % 32 / F::PER);
             UNROLL for (int j = 0; j < F::PER; j++) to[(k + j) * 64 + i] = bits_of(F::get(lane_of, j));
@@ -39,10 +40,13 @@ FN void unpack_chunk(const u32* RESTRICT g, int K, u32* RESTRICT to) {
     }
 }
 
+template <class F>
+constexpr bool IN_PLACE = std::is_same_v<F, F32>;
+
 // Terms of a chunk as tiles read them: f32 in place, what is stored in fewer bits unpacked into scratch first.
 template <class F>
 FN const float* terms_of(const u32* g, int K, float* unpacked) {
-    if constexpr (std::is_same_v<F, F32>) return (const float*)g;
+    if constexpr (IN_PLACE<F>) return (const float*)g;
     unpack_chunk<F>(g, K, (u32*)unpacked);
     return unpacked;
 }
@@ -54,7 +58,12 @@ LEAF void linear_many(const Linear& l, int row, int rows, int block, float* scra
     for (int k = 0; k < l.K; k += CHUNK) {
         const int n = l.K - k < CHUNK ? l.K - k : CHUNK;
         const float* w = terms_of<F>(packed + (size_t)(k / 32) * F::ROWS * 64, n, scratch);
-        tiles(w, l.x + (size_t)row * l.K + k, l.K, n, k == 0, rows, tot);
+        const float* x = l.x + (size_t)row * l.K + k;
+        if (rows <= TILE_ROWS) {  // one tile: terms in place are read once, from memory
+            tiles<1, VECTORS, IN_PLACE<F>>(w, x, l.K, n, k == 0, rows, tot);
+        } else {
+            tiles(w, x, l.K, n, k == 0, rows, tot);
+        }
     }
     for (int r = 0; r < rows; r++) store(tot + r * 64, l, row + r, block);
 }

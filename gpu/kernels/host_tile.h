@@ -23,13 +23,16 @@
 typedef float Vector __attribute__((vector_size(4 * VECTOR), may_alias));
 
 // To tot [R][64], which the first chunk begins, the sums of a chunk: w [n][64]; the rows of x are `step` apart and its
-// terms APART; V vectors at a time, as far as lanes are wanted
-template <int R, int APART, int V>
+// terms APART; V vectors at a time, as far as lanes are wanted; FAR: w lies in memory, not in a cache
+template <int R, int APART, int V, bool FAR>
 LEAF void tile(const float* RESTRICT w, const float* RESTRICT x, int step, int n, bool first, float* RESTRICT tot, int lanes) {
     for (int lane = 0; lane < lanes; lane += V * VECTOR) {
         Vector acc[R][V] = {};
         for (int k = 0; k < n; k++) {
             const Vector* weights = (const Vector*)(w + k * 64 + lane);
+            if (FAR) {
+                UNROLL for (int v = 0; v < V; v++) prefetch(weights + v);
+            }
             UNROLL for (int r = 0; r < R; r++) {
                 UNROLL for (int v = 0; v < V; v++) {
                     acc[r][v] = F_ADD(acc[r][v], F_MUL(weights[v], x[r * step + k * APART]));
@@ -44,18 +47,18 @@ LEAF void tile(const float* RESTRICT w, const float* RESTRICT x, int step, int n
 }
 
 // As many rows as wanted, `step` apart
-template <int APART = 1, int V = VECTORS>
+template <int APART = 1, int V = VECTORS, bool FAR = false>
 FN void tiles(const float* w, const float* x, int step, int n, bool first, int rows, float* tot, int lanes = 64) {
     int r = 0;
     for (; r + TILE_ROWS <= rows; r += TILE_ROWS) {
-        tile<TILE_ROWS, APART, V>(w, x + (size_t)r * step, step, n, first, tot + r * 64, lanes);
+        tile<TILE_ROWS, APART, V, FAR>(w, x + (size_t)r * step, step, n, first, tot + r * 64, lanes);
     }
     x += (size_t)r * step, tot += r * 64;
     switch (rows - r) {
-        case 1: return tile<1, APART, V>(w, x, step, n, first, tot, lanes);
-        case 2: return tile<2, APART, V>(w, x, step, n, first, tot, lanes);
-        case 3: return tile<3, APART, V>(w, x, step, n, first, tot, lanes);
-        case 4: return tile<4, APART, V>(w, x, step, n, first, tot, lanes);
-        case 5: return tile<5, APART, V>(w, x, step, n, first, tot, lanes);
+        case 1: return tile<1, APART, V, FAR>(w, x, step, n, first, tot, lanes);
+        case 2: return tile<2, APART, V, FAR>(w, x, step, n, first, tot, lanes);
+        case 3: return tile<3, APART, V, FAR>(w, x, step, n, first, tot, lanes);
+        case 4: return tile<4, APART, V, FAR>(w, x, step, n, first, tot, lanes);
+        case 5: return tile<5, APART, V, FAR>(w, x, step, n, first, tot, lanes);
     }
 }

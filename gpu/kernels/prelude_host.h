@@ -31,14 +31,18 @@ typedef int32_t i32;
 #define SIDE 4          // serial sums that run side by side in one lane, to hide the time an addition takes
 #define ALIGNED alignas(64)
 #define UNROLL _Pragma("GCC unroll 16")
-// The four lines of a word row that a single row of x will need: from memory in good time, then from the second-level
-// cache, whose queue is the longer one.
-#define PREFETCH(words)                                                          \
-    for (int line = 0; line < 4; line++) {                                       \
-        __builtin_prefetch((const char*)(words) + 8192 + 64 * line, 0, 2);       \
-        __builtin_prefetch((const char*)(words) + 2048 + 64 * line);             \
+#define PREFETCH(words)                                                       \
+    for (int line = 0; line < 4; line++) {                                    \
+        prefetch((words) + 16 * line); /* of a row of 64 words */             \
     }
 #define BARRIER()       // lanes of a group run one after the other
+
+// What a single pass over memory will need: from memory in good time, then from the second-level cache, whose queue is the
+// longer one.
+FN void prefetch(const void* line) {
+    __builtin_prefetch((const char*)line + 8192, 0, 2);
+    __builtin_prefetch((const char*)line + 2048);
+}
 
 FN u32 bits_of(float x) {
     u32 u;
