@@ -30,7 +30,13 @@ from running import LONG, STORAGES, assert_same_state, attention_only, in_batche
 
 pytestmark = pytest.mark.skipif(bool(engines()["host"]), reason=f"engine host: {engines()['host']}")
 
-SIZES = {"one block": (64, 128), "tails of both": (70, 40), "two blocks, short chunk": (130, 288), "nine chunks": (66, 1100), "tiny": (3, 7)}
+SIZES = {
+    "one block": (64, 128),
+    "tails of both": (70, 40),
+    "two blocks, short chunk": (130, 288),
+    "nine chunks": (66, 1100),
+    "tiny": (3, 7),
+}
 SUPER = ("Q4_K", "Q5_K", "Q6_K")  # blocks of 256 values; gguf reads them and does not write them
 SCALES = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}  # bytes of a block where an f16 scale starts
 ROWS = (1, 2, 3, 5, 8, 13, 70)
