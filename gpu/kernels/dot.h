@@ -33,6 +33,14 @@ FN void dot_rest(const DEVICE u32* RESTRICT g, int s, X x, int stride, int n, TH
     }
 }
 
+// The n < 32 terms that a group has at the end of a row: whole steps, then what is left of one
+template <class F, int R, class X>
+FN void dot_end(const DEVICE u32* RESTRICT g, X x, int stride, int n, THREAD float* RESTRICT acc LANE_PARAM) {
+    int s = 0;
+    for (; n >= F::PER; s++, n -= F::PER, x += F::PER) dot_step<F, R>(g, s, x, stride, acc LANE_ARG);
+    if (n > 0) dot_rest<F, R>(g, s, x, stride, n, acc LANE_ARG);
+}
+
 // The K <= 128 terms of one chunk, from +0.0.
 template <class F, int R, class X>
 LEAF void dot_chunk(const DEVICE u32* RESTRICT g, X x, int stride, int K, THREAD float* RESTRICT acc LANE_PARAM) {
@@ -47,9 +55,7 @@ LEAF void dot_chunk(const DEVICE u32* RESTRICT g, X x, int stride, int K, THREAD
             dot_step<F, R>(g, s, x + s * F::PER, stride, acc LANE_ARG);
         }
     }
-    int s = 0;
-    for (; K >= F::PER; s++, K -= F::PER, x += F::PER) dot_step<F, R>(g, s, x, stride, acc LANE_ARG);
-    if (K > 0) dot_rest<F, R>(g, s, x, stride, K, acc LANE_ARG);
+    dot_end<F, R>(g, x, stride, K, acc LANE_ARG);
 }
 
 // chunked_dot: the chunks, ascending, from +0.0

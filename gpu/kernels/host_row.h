@@ -6,8 +6,8 @@
 #define PLACES 5   // chunks at a time, at most
 #define SOON 2048  // bytes from what is multiplied to what is asked for
 
-// acc[c] += x[c] * w[c], the 32 terms of a group, for every place c. Words of a chunk lie `apart`; past its end a place goes
-// on in the chunk after those of the others.
+// acc[c] += the 32 terms of a group of chunk c, for every place c; step by step, so that all places are read at a time. Past
+// the end of its chunk a place goes on in the one after all of these.
 template <class F>
 FN void dot_places(const u32* RESTRICT w, const float* RESTRICT x, int group, int places, int all, float* RESTRICT acc) {
     const size_t apart = CHUNK / 32 * F::ROWS * 64;
@@ -22,14 +22,6 @@ FN void dot_places(const u32* RESTRICT w, const float* RESTRICT x, int group, in
     }
 }
 
-// acc += the n < 32 terms that a group has at the end of a row
-template <class F>
-FN void dot_end(const u32* RESTRICT g, const float* RESTRICT x, int n, float* RESTRICT acc) {
-    int s = 0;
-    for (; (s + 1) * F::PER <= n; s++) dot_step<F, 1>(g, s, x + s * F::PER, 0, acc);
-    if (s * F::PER < n) dot_rest<F, 1>(g, s, x + s * F::PER, 0, n - s * F::PER, acc);
-}
-
 // The K terms of some chunks, each from +0.0
 template <class F>
 LEAF void dot_chunks(const u32* RESTRICT w, const float* RESTRICT x, int K, int chunks, float* RESTRICT acc) {
@@ -37,7 +29,8 @@ LEAF void dot_chunks(const u32* RESTRICT w, const float* RESTRICT x, int K, int 
     for (int group = 0; group < CHUNK / 32; group++) {
         const int at = (chunks - 1) * CHUNK + group * 32, left = K - at;  // terms of the last chunk
         dot_places<F>(w, x, group, left < 32 ? chunks - 1 : chunks, chunks, acc);
-        if (left > 0 && left < 32) dot_end<F>(w + (size_t)(at / 32) * F::ROWS * 64, x + at, left, acc + (chunks - 1) * 64);
+        if (left <= 0 || left >= 32) continue;
+        dot_end<F, 1>(w + (size_t)(at / 32) * F::ROWS * 64, x + at, 0, left, acc + (chunks - 1) * 64);
     }
 }
 
