@@ -34,7 +34,8 @@ import typer
 from safetensors.numpy import save_file
 
 import gnomon
-from gnomon.decode.state_file import identity, signed, write_bytes
+from gnomon.decode.state_file import identity, signed
+from gnomon.reference.aside import write_aside
 from gnomon.reference.errors import GnomonError, NotRunError
 from gnomon.reference.state import state_specs
 
@@ -119,7 +120,7 @@ def write_random_state(model: str, path: Path) -> None:
     specs = state_specs(engine.model.config, "f32", len(ids))
     arrays = {name: draw.standard_normal(shape, np.float32) for name, (shape, _) in specs.items()}
     assert sum(array.nbytes for array in arrays.values()) == STATE
-    write_bytes(path, signed(identity(engine), ids, arrays).pieces())
+    write_aside(path, signed(identity(engine), ids, arrays).pieces())
 
 
 @contextmanager

@@ -5,7 +5,6 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -13,7 +12,7 @@ from rich.console import Console
 from gnomon.compare import render
 from gnomon.compare.record import Config, FirstDivergence, Problem, Record, Summary, Tensor, Token, to_dict, to_jsonl
 from gnomon.compare.verdict import INCOMPARABLE, exit_code, worst
-from gnomon.reference.errors import UsageError
+from gnomon.reference.aside import write_aside
 
 TEXT_WIDTH = 120
 
@@ -86,16 +85,7 @@ class Report:
 
     def write_html(self, path: str | os.PathLike[str]) -> None:
         """Write `to_html` aside, then rename it into place. Raises UsageError where that cannot be done."""
-        out = Path(path)
-        aside = out.with_name(f".{out.name}.{os.getpid()}")
-        page = self.to_html()
-        try:
-            aside.write_text(page, encoding="utf-8")
-            aside.replace(out)
-        except OSError as error:
-            raise UsageError(f"Expected to write the report to {str(out)!r} but got: {error.strerror}") from error
-        finally:
-            aside.unlink(missing_ok=True)
+        write_aside(path, [self.to_html().encode()])
 
     def _repr_html_(self) -> str:
         from gnomon.compare.html import fragment

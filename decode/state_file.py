@@ -24,6 +24,7 @@ from gnomon.decode.state_header import (
     StateIdentityError,
     identity,
 )
+from gnomon.reference.aside import write_aside
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import UsageError
 from gnomon.reference.state import State, check_arrays, state_specs
@@ -44,7 +45,6 @@ __all__ = [
     "signed",
     "state_stream",
     "unpack",
-    "write_bytes",
     "write_state",
 ]
 
@@ -102,24 +102,8 @@ def state_stream(engine: Engine[Any], state: State) -> Iterator[bytes]:
 def write_state(engine: Engine[Any], state: State, path: str | Path) -> StateHeader:
     """Write the state of an engine to a file: all of it or nothing."""
     packed = pack(engine, state)
-    write_bytes(Path(path), packed.pieces())
+    write_aside(path, packed.pieces())
     return packed.header
-
-
-def write_bytes(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write a file aside, then rename it into place."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with aside.open("wb") as file:
-            for piece in pieces:
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except OSError as error:
-        raise UsageError(f"Expected to write {str(path)!r} but got: {error.strerror}") from error
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def receive(engine: Engine[Any], chunks: Iterable[bytes], size: int | None = None) -> State:

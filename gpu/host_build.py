@@ -17,6 +17,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from gnomon.reference.aside import write_aside
 from gnomon.reference.errors import NotRunError
 
 COMPILERS = ("c++", "g++", "clang++")
@@ -79,7 +80,7 @@ def compiler(command: str | None = None) -> Compiler:
 
 
 def describe(command: tuple[str, ...]) -> Compiler:
-    version = run((*command, "--version")).splitlines()[0]
+    version = next(iter(run((*command, "--version")).splitlines()), "")
     return Compiler(command, version, hashlib.sha256(macros(command).encode()).hexdigest())
 
 
@@ -125,7 +126,7 @@ def build(main: str, sources: dict[str, str], extra: tuple[str, ...] = (), cxx: 
     key = hashlib.sha256("\0".join([digest, *flags, *found.command, found.version, found.target]).encode()).hexdigest()
     path = cache_folder() / f"host-{key[:32]}.so"
     with locked(path):
-        if not path.exists():
+        if not whole(path):
             compile_aside(main, sources, (*found.command, *flags), path)
     return Built(ctypes.CDLL(str(path)), path, found, flags, digest)
 
@@ -145,7 +146,20 @@ def compile_aside(main: str, sources: dict[str, str], command: tuple[str, ...], 
             (Path(folder) / name).write_text(text)
         made = Path(folder) / "made.so"
         run((*command, str(Path(folder) / "main.cpp"), "-o", str(made)))
+        if not made.exists():
+            raise NotRunError(f"Expected {' '.join(command[:1])} to compile the kernels but it made no library")
+        digest = hashlib.sha256(made.read_bytes()).hexdigest()
         made.replace(path)
+        write_aside(path.with_suffix(".sha256"), [digest.encode()])
+
+
+def whole(path: Path) -> bool:
+    """Whether a library is what was compiled: to load half of one ends the process."""
+    try:
+        digest = path.with_suffix(".sha256").read_text("ascii")
+        return hashlib.sha256(path.read_bytes()).hexdigest() == digest
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def cache_folder() -> Path:

@@ -8,11 +8,11 @@ rewrite the whole chain is stopped only by the signature (Ed25519 over the last 
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from gnomon.reference.aside import write_aside
 from gnomon.reference.errors import GnomonError, NotRunError
 
 START = "0" * 64
@@ -103,13 +103,8 @@ def verify(lines: Iterable[str], public_key: bytes | None = None) -> list[Record
 
 
 def write(path: Path, chain: Chain) -> None:
-    """Write a closed chain aside, then rename it into place."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_text(chain.text(), encoding="ascii")
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    """Write a closed chain as a file. Raises UsageError where that cannot be done."""
+    write_aside(path, [chain.text().encode("ascii")])
 
 
 def _parse(line: str, index: int) -> Record:

@@ -81,6 +81,7 @@ MISUSES = {
     "neither ids nor prompt": ("run", "micro"),
     "ids and prompt": ("run", "tiny-dense", "--ids", "1", "-p", "x"),
     "ids that are no numbers": ("digest", "micro", "--ids", "1,x"),
+    "ids with a gap": ("digest", "micro", "--ids", "1,,2"),
     "an id beyond the vocabulary": ("digest", "micro", "--ids", "1,97"),
     "one engine to diff": ("diff", "micro", "-e", "numpy", "--ids", "1"),
     "an unknown arm": ("run", "micro", "--ids", "1", "--arm", "f64"),

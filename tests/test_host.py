@@ -235,6 +235,25 @@ def test_a_compiler_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.Monk
     assert [path for path in tmp_path.iterdir() if path.suffix != ".lock"] == []  # nothing half-written
 
 
+def test_a_compiler_that_makes_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GNOMON_CACHE", str(tmp_path))
+    with pytest.raises(NotRunError, match="to compile the kernels but it made no library"):
+        host_build.build("int one;", {}, cxx="true")
+
+
+@pytest.mark.parametrize("left", [0, 1000])
+def test_half_a_library_is_not_loaded(left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GNOMON_CACHE", str(tmp_path))
+    source = 'extern "C" int one() { return 1; }'
+    path = host_build.build(source, {}).path
+    half = path.read_bytes()[:left]
+    path.unlink()  # this process has it in its memory
+    path.write_bytes(half)
+    again = f"from gnomon.gpu.host_build import build; print(build({source!r}, {{}}).library.one())"
+    done = subprocess.run([sys.executable, "-c", again], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
 def test_an_edited_kernel_is_another_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GNOMON_CACHE", str(tmp_path))
     first, second = (host_build.build(f'extern "C" int one() {{ return {n}; }}', {}) for n in (1, 2))

@@ -29,13 +29,13 @@ from gnomon.decode.state_file import (
     receive,
     signed,
     state_stream,
-    write_bytes,
     write_state,
 )
 from gnomon.engines import engine as engine_of
 from gnomon.gates.faults import states
 from gnomon.loading import load as load_model
 from gnomon.models import micro
+from gnomon.reference.aside import write_aside
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import UsageError
 from running import LONG, SHORT, STORAGES, assert_same_state
@@ -146,7 +146,7 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path) -> None:
 
     (tmp_path / "state").write_bytes(b"an earlier one")
     with pytest.raises(RuntimeError):
-        write_bytes(tmp_path / "state", pieces())
+        write_aside(tmp_path / "state", pieces())
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
     assert (tmp_path / "state").read_bytes() == b"an earlier one"
 
@@ -157,11 +157,11 @@ def test_no_part_of_a_file_stands_in_its_place_when_killed(tmp_path: Path, piece
     path = tmp_path / "state"
     path.write_bytes(b"an earlier one")
     program = (
-        "import os, signal, sys\nfrom pathlib import Path\nfrom gnomon.decode.state_file import write_bytes\n"
+        "import os, signal, sys\nfrom pathlib import Path\nfrom gnomon.reference.aside import write_aside\n"
         "def pieces():\n"
         f"    for _ in range({pieces}):\n        yield b'x' * (1 << 20)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n    yield b''\n"
-        "write_bytes(Path(sys.argv[1]), pieces())\n"
+        "write_aside(Path(sys.argv[1]), pieces())\n"
     )
     done = subprocess.run([sys.executable, "-c", program, str(path)], timeout=60, check=False)
     assert done.returncode == -signal.SIGKILL

@@ -4,6 +4,7 @@
 4 the tool itself failed.
 """
 
+import errno
 import functools
 import os
 import sys
@@ -37,6 +38,7 @@ from gnomon.cli import (
 )
 from gnomon.reference.errors import GnomonError
 
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 CLOSED = 141  # the reader left before there was a verdict: what a shell says of a process that SIGPIPE ended
 
 
@@ -132,6 +134,8 @@ app.add_typer(books, name="ledger")
 
 def main() -> None:
     """Entry point of the `gnomon` command."""
+    if not os.environ.get("COLUMNS", "1").strip("0"):  # no column at all would hold no word
+        del os.environ["COLUMNS"]
     try:
         app()
         sys.stdout.flush()
@@ -140,8 +144,11 @@ def main() -> None:
     except BrokenPipeError:
         leave_quietly()
         sys.exit(CLOSED)
-    except Exception:  # nothing is swallowed: the traceback is printed, and the exit code says whose fault it is
-        traceback.print_exc()
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in FULL:
+            leave_quietly()
+            fail(f"Expected room for the output but got: {error.strerror}", 2)
+        traceback.print_exc()  # nothing is swallowed, and the exit code says whose fault it is
         fail("gnomon itself failed; the lines above belong in a bug report", 4)
 
 

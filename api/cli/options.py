@@ -66,8 +66,8 @@ def signing_key(path: Path | None) -> bytes | None:
 
 def read_ids(text: str) -> list[int]:
     """Token ids from "1,2,3" or "1 2 3"."""
-    words = [word for word in re.split(r"[,\s]+", text) if word]
-    if not words or not all(word.isascii() and word.isdigit() and len(word) <= 10 for word in words):
+    words = re.split(r"\s*,\s*|\s+", text.strip())
+    if not all(word.isascii() and word.isdigit() and len(word) <= 10 for word in words):
         raise UsageError(f"Expected token ids such as 1,2,3 but got {text!r}")
     return [int(word) for word in words]
 

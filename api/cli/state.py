@@ -27,11 +27,12 @@ from gnomon.cli.options import (
 from gnomon.cli.show import Output
 from gnomon.compare.state_diff import diff_states
 from gnomon.compare.verdict import exit_code, worst
-from gnomon.decode.state_file import StateIdentityError, open_state, read_state, write_bytes, write_state
+from gnomon.decode.state_file import StateIdentityError, open_state, read_state, write_state
 from gnomon.decode.state_header import IDENTITY, StateHeader
 from gnomon.engines import engine as make_engine
 from gnomon.gates.faults.states import FAULTS
 from gnomon.loading import load
+from gnomon.reference.aside import write_aside
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import UsageError
 from gnomon.reference.state import State
@@ -145,7 +146,7 @@ def swap(
         raise UsageError(f"Expected a fault among {', '.join(FAULTS)} but got {fault!r}")
     writable(out)
     data = FAULTS[fault](open_state(file), None if other is None else open_state(other))
-    write_bytes(out, [data])
+    write_aside(out, [data])
     found = {"file": str(out), "fault": fault, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     print(json.dumps(found) if as_json else f"{out}: {fault}, {len(data):,} bytes, sha256 {found['sha256']}")
     return 0

@@ -66,10 +66,7 @@ def produce_file(
     with progress_bar(hidden=as_json) as bar:
         task = bar.add_task("transcript", total=max_tokens)
         made = produce(running, tokens, max_tokens, sampling, stop, key=key, told=lambda _: bar.advance(task))
-    try:
-        write(out, made.chain)
-    except OSError as error:
-        raise UsageError(f"Expected to write {str(out)!r} but got: {error.strerror or error}") from error
+    write(out, made.chain)
     text = loaded.tokenizer.decode(made.ids) if loaded.tokenizer else None
     if as_json:
         result = {"transcript": str(out), "model": loaded.name, "engine": running.name}
