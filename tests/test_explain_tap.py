@@ -128,6 +128,19 @@ def test_no_exit_code_calls_a_difference_equal(command: Callable[..., tuple[int,
         assert message in err
 
 
+def test_no_damage_is_explained(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_trace(engine("numpy", MODEL), IDS, tmp_path / name)
+    shard = tmp_path / "b" / "shard-00000.safetensors"
+    data = bytearray(shard.read_bytes())
+    data[-50] ^= 1  # of a state
+    shard.write_bytes(data)
+    with pytest.raises(
+        UsageError, match=r"Expected a whole trace but in the observed one, .* do not match their record"
+    ):
+        explain_traces(Trace(tmp_path / "a"), Trace(tmp_path / "b"), MODEL)
+
+
 def test_no_digest_is_explained(tmp_path: Path) -> None:
     write_trace(engine("numpy", MODEL), IDS, tmp_path / "a")
     wrong = sum_from_the_end(engine("numpy", micro()), "blocks.0.mlp.up")

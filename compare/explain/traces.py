@@ -4,7 +4,8 @@ from gnomon.compare.explain.result import Explanation
 from gnomon.compare.explain.tap import cut, explain_tap
 from gnomon.compare.first import first_unequal
 from gnomon.compare.lane import Array
-from gnomon.compare.trace_compare import compare_traces
+from gnomon.compare.record import Problem
+from gnomon.compare.trace_compare import STALE, compare_traces
 from gnomon.compare.trace_read import Trace
 from gnomon.reference.errors import UsageError
 from gnomon.reference.model import Model
@@ -13,8 +14,8 @@ from gnomon.reference.model import Model
 def explain_traces(expected: Trace, observed: Trace, model: Model, name: str | None = None) -> Explanation | None:
     """Explain tensor `name` of the observed trace, or the first that differs; None where nothing differs.
 
-    Raises UsageError for traces that are not of this model, of other models, or without the tensor; NotRunError where
-    the tensor cannot be explained.
+    Raises UsageError for traces that are damaged, of another model or without the tensor; NotRunError where the tensor
+    cannot be explained.
     """
     if observed.manifest.model_sha256 != model.digest:
         raise UsageError(
@@ -22,6 +23,9 @@ def explain_traces(expected: Trace, observed: Trace, model: Model, name: str | N
             f"({observed.manifest.model_sha256[:16]}); give --model"
         )
     report = compare_traces(expected, observed)
+    for p in report.records:
+        if isinstance(p, Problem) and p.message.endswith(STALE):
+            raise UsageError(f"Expected a whole trace but in the {p.side} one, {p.message}; record it again")
     taps = [t for t in report.tensors if t.kind == "tap"]
     if not taps:
         raise UsageError("Expected two traces of one model on the same ids; `gnomon compare` says how they differ")
