@@ -1,4 +1,4 @@
-"""Single inputs on which a nearly right operation is wrong and on which few others are: asked by every form of the probe.
+"""Single inputs on which a nearly right operation is wrong, as it is on few others. Every form of the probe asks them.
 
 Each list begins with the hardest. The batteries ask it before and after their other cases, so that the body of a vector
 loop and its scalar tail both meet it.
@@ -53,14 +53,9 @@ HALVES = signed(
 )
 
 # Integers of more than 24 bits halfway between two floats, their neighbours, and the ends of the range.
-INTEGERS = np.array(
-    [
-        *(sign * (value << shift) + near for sign in (1, -1) for shift in (0, 6) for value in (2**24 + 1, 2**24 + 3)
-          for near in (0, *((1, -1) if shift else ())))
-    ]
-    + [2**31 - 1, -(2**31), 2**31 - 64, 2**31 - 65, 2**24, -(2**24), 2**24 - 1, 1, -1, 0],
-    np.int32,
-)  # fmt: skip
+NEAR_TIES = [2**24 + 1, 2**24 + 3, *(((2**24 + odd) << 6) + near for odd in (1, 3) for near in (0, 1, -1))]
+ENDS = [2**31 - 1, -(2**31), 2**31 - 64, 2**31 - 65, 2**24, -(2**24), 2**24 - 1, 1, -1, 0]
+INTEGERS = np.array([*NEAR_TIES, *(-i for i in NEAR_TIES), *ENDS], np.int32)
 WHOLE = signed(0x4EFFFFFF, 0x4B7FFFFF, 0x4B800000, 0x4B000001, ONE, 0)  # 2^31 - 128, 2^24 - 1, 2^24, 2^23 + 1, 1, 0
 LOWEST = array(0xCF000000)  # -2^31
 

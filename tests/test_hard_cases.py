@@ -6,13 +6,16 @@ no bytes come of it, and SOUND says why.
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import cases
+import gnomon
 from cases.values import neighbours
+from gnomon.compare.vectors import read_case, run_case
 from gnomon.reference.numpy_ops import NumpyOps
 from oracle import elementary, f32
 from planted_sites import places, planted
@@ -54,7 +57,7 @@ SOUND = {
     **{f"scaled, / {i}": HOST for i in range(6)},
     "inverse_frequencies, / 0": HOST,
     "table, / 0": HOST,
-    "sample, / 0": "test_sampler.py divides by all ones",
+    "sample, / 0": "no op of a table: its vector file sees it",
     **{f"{function}, settle {i}": HOST for function, i in (("table", 0), ("negative_a", 0))},
     **{f"{function}, settle 0": NO_BYTE for function in ("gelu_tanh", "log1p01", "exp_scores", "softmax")},
     "sample, settle 0": "exp_neg is 1 on both sides of the floor",
@@ -106,6 +109,32 @@ def seen_by(name: str, primitive: str, fault: Callable[..., Any]) -> str:
 @pytest.mark.parametrize("planted_at", [key for key, (name, _, fault) in PLACES.items() if not unseen(name, fault)])
 def test_no_fault_on_one_value_survives(planted_at: str) -> None:
     assert seen_by(*PLACES[planted_at])
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("sigmoid, / 0", "sigmoid_ones"),
+        ("sigmoid, / 0", "silu_ones"),
+        ("sigmoid, / 0", "gelu_tanh_ones"),
+        ("sigmoid, / 0", "swiglu_ones"),
+        ("rms_norm, / 1", "rms_norm_ones"),
+        ("rms_norm, / 1", "gated_norm_ones"),
+        ("layer_norm, / 2", "layer_norm_ones"),
+        ("l2_norm, / 0", "l2_norm_ones"),
+        ("mix, / 0", "attention_ones"),
+        ("quant, / 1", "kv_int8_ones"),
+        ("quant, / 1", "linear_int8_ones"),
+        ("route, / 0", "route_ones"),
+        ("sample, / 0", "sample_ones"),
+    ],
+)
+def test_no_self_test_passes_a_reciprocal_one_place_low(name: str, file: str) -> None:
+    """The vector file alone sees it; the files that there were did not."""
+    function, at = place(name, "/")
+    path = Path(gnomon.__file__).parent / "vectors" / f"{file}.json"
+    with planted(function, "/", at, by_steps(below)):
+        assert run_case(*read_case(path), NumpyOps()).verdict == "FAIL"
 
 
 def test_no_reason_is_given_for_a_place_that_is_gone() -> None:

@@ -1,4 +1,4 @@
-"""A fault on one input alone is seen: in the start of an engine and in the full probe, in a vector loop and its tail."""
+"""A fault on one input alone is seen by the start of an engine and the full probe, in a vector loop and in its tail."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +33,8 @@ def only_at(f: Callable[..., Any], *words: int, mantissa: bool = False, to: int 
     def wrong(*arrays: np.ndarray) -> Any:
         y = np.array(f(*arrays))
         mask = MANTISSA if mantissa else np.uint32(0xFFFFFFFF)
-        seen = [(np.ascontiguousarray(a).view(f"u{a.itemsize}") & mask) == (w & mask) for a, w in zip(arrays, words)]
+        given = [np.ascontiguousarray(a).view(f"u{a.itemsize}") & mask for a in arrays]
+        seen = [a == (w & mask) for a, w in zip(given, words, strict=True)]
         y.view(f"u{y.itemsize}")[np.logical_and.reduce(seen)] += np.array(to).astype(f"u{y.itemsize}")
         return y
 

@@ -101,43 +101,44 @@ def floor_cases() -> list[Case]:
     ]
 
 
+# Two terms that make 2^-50, 2^-50 - 2^-74 and their negatives, in bf16 too; rows of zeros; a bias that is the floor
+X = np.array([[2.0**-25, 2.0**-37, 0], [2.0**-25, 0, 0], [0, 0, 2.0**-25], [0, 0, 0]], np.float32)
+W = np.array([[2.0**-25, -(2.0**-37), 0], [-(2.0**-25), 2.0**-37, 0], [2.0**-24, 0, -(2.0**-24)]], np.float32)
+BIAS = f32s(2.0**-50, -(2.0**-50), -(2.0**-50))
+# Rows whose scales are 2^-20 and its lower neighbour, and weights whose scale is 2^-30; each dot is 1, -1 or 0
+X8 = np.array([[127, 1, 0], [127 - 2.0**-17, 1, 0], [0, 0, 0]], np.float32) * np.float32(2.0**-20)
+W8 = np.array([[0, 1, 127], [0, -1, 127], [0, 1, 127]], np.float32) * np.float32(2.0**-30)
+
+
 def linear_floor_cases() -> list[Case]:
-    """Two terms that make 2^-50, 2^-50 - 2^-74 and their negatives, in bf16 too; and a bias that makes them"""
-    x = np.array([[2.0**-25, 2.0**-37, 0], [2.0**-25, 0, 0], [0, 0, 2.0**-25]], np.float32)
-    w = np.array([[2.0**-25, -(2.0**-37), 0], [-(2.0**-25), 2.0**-37, 0], [2.0**-24, 0, -(2.0**-24)]], np.float32)
-    bias = f32s(2.0**-50, -(2.0**-50), -(2.0**-50))
-    some = np.zeros((2, 3), np.float32)
-    sx, sw = np.array([[127, 1]]) * 2.0**-20, np.array([[0, 1, 127], [0, -1, 127]]) * 2.0**-30
-    lower = np.array([[127 - 2.0**-17, 1]]) * 2.0**-20  # the scale is 2^-20 * LESS
-    x8 = np.pad(np.concatenate([sx, lower]), ((0, 0), (0, 1))).astype(np.float32)
-    w8 = sw.astype(np.float32)
     return [
-        linear_case("floor", x, w),
-        linear_case("floor of the bias", np.concatenate([some, x]), w, bias),
-        arm_case("bf16", "floor", x, w),
-        arm_case("bf16", "floor of the bias", np.concatenate([some, x]), w, bias),
-        arm_case("int8", "floor", x8, w8),
-        arm_case("int8", "floor of the bias", np.concatenate([some, x8]), w8, bias[:2]),
+        *(linear_case(f"floor{how}", X, W, b) for how, b in (("", None), (" of the bias", BIAS))),
+        *(arm_case("bf16", f"floor{how}", X, W, b) for how, b in (("", None), (" of the bias", BIAS))),
+        *(arm_case("int8", f"floor{how}", X8, W8, b) for how, b in (("", None), (" of the bias", BIAS))),
     ]
 
 
+# Every value by every gain and every shift; 1 / sqrt is 1/2, 1/16 or 2, since eps or one large value decides it.
+VALUES = np.append(SMALL, f32s(2.0**-50, -(2.0**-50)))
+GAINS = 2.0**-25 * np.array([1, LESS, 2, 2.0**25, 2.0**26])
+ROW, GAIN, SHIFT = (
+    a.reshape(-1).astype(np.float32)
+    for a in np.meshgrid(VALUES, GAINS, f32s(0.0, 2.0**-50, -(2.0**-49)), indexing="ij")
+)
+OPPOSITE = np.stack([ROW, -ROW], axis=-1).reshape(1, -1)  # their mean is 0
+ABOUT = np.array([[1, -1, 1 + 2.0**-22, -1]], np.float32) * np.float32(2.0**-50)  # their mean is 2^-74
+LARGE = np.concatenate([f32s(16.0), VALUES * np.float32(8)])[None]
+
+
 def norm_floor_cases() -> list[Case]:
-    """Every value by every gain and every shift; 1 / sqrt is 1/2, 1/16 or 2, since eps or one large value decides it"""
-    values = np.append(SMALL, f32s(2.0**-50, -(2.0**-50)))
-    gains = 2.0**-25 * np.array([1, LESS, 2, 2.0**25, 2.0**26])
-    shifts = f32s(0.0, 2.0**-50, -(2.0**-49))
-    x, w, b = (a.reshape(-1).astype(np.float32) for a in np.meshgrid(values, gains, shifts, indexing="ij"))
-    row, ones, gates = x[None], np.ones_like(x), np.full_like(x, 2.0**-24)[None]
-    opposite = np.stack([x, -x], axis=-1).reshape(1, -1)  # their mean is 0
-    about = 2.0**-50 * np.array([[1, -1, 1 + 2.0**-22, -1]])  # their mean is 2^-74
-    large = np.concatenate([f32s(16.0), values * np.float32(8)])[None]
+    row, ones = ROW[None], np.ones_like(ROW)
     return [
-        *(rms_norm_case(f"floor, eps {eps}", row, w, eps) for eps in (4.0, 0.25)),
-        *(layer_norm_case(f"floor, eps {eps}", opposite, w.repeat(2), b.repeat(2), eps) for eps in (4.0, 0.25)),
-        layer_norm_case("floor of a difference", about.astype(np.float32), ones[:4], ones[:4] * 0, 0.25),
-        l2_norm_case("floor", large),
-        l2_norm_case("floor, scaled", large * np.float32(2), 1, 0.5),
-        gated_norm_case("floor", row, ones, gates, 1, 4.0),
+        *(rms_norm_case(f"floor, eps {eps}", row, GAIN, eps) for eps in (4.0, 0.25)),
+        *(layer_norm_case(f"floor, eps {eps}", OPPOSITE, GAIN.repeat(2), SHIFT.repeat(2), eps) for eps in (4.0, 0.25)),
+        layer_norm_case("floor of a difference", ABOUT, ones[:4], ones[:4] * 0, 0.25),
+        l2_norm_case("floor", LARGE),
+        l2_norm_case("floor, scaled", LARGE * np.float32(2), 1, 0.5),
+        gated_norm_case("floor", row, ones, ones[None] * np.float32(2.0**-24), 1, 4.0),
     ]
 
 
