@@ -69,15 +69,21 @@ def places(primitive: str) -> dict[str, tuple[FunctionType, int]]:
     }
 
 
+def changed(function: FunctionType, primitive: str, at: int, fault: Callable[..., Any]) -> FunctionType:
+    """Another function with the fault; the function itself stays as it is"""
+    tree = ast.fix_missing_locations(Replace(primitive, at).visit(tree_of(function)))
+    space = {**function.__globals__, PLANTED: fault}
+    exec(compile(tree, "planted", "exec"), space)
+    made: FunctionType = space[function.__name__]
+    return made
+
+
 @contextmanager
 def planted(function: FunctionType, primitive: str, at: int, fault: Callable[..., Any]) -> Iterator[None]:
     """All who have imported the function see it: its code is exchanged, not the function"""
-    tree = ast.fix_missing_locations(Replace(primitive, at).visit(tree_of(function)))
-    made: dict[str, Any] = {}
-    exec(compile(tree, "planted", "exec"), function.__globals__, made)
     before = function.__code__
     function.__globals__[PLANTED] = fault
-    function.__code__ = made[function.__name__].__code__
+    function.__code__ = changed(function, primitive, at, fault).__code__
     try:
         yield
     finally:

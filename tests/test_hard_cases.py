@@ -15,10 +15,11 @@ import pytest
 import cases
 import gnomon
 from cases.values import neighbours
+from gnomon.compare.check_op import check_op
 from gnomon.compare.vectors import read_case, run_case
 from gnomon.reference.numpy_ops import NumpyOps
 from oracle import elementary, f32
-from planted_sites import places, planted
+from planted_sites import changed, places, planted
 from reciprocals import below, by_steps
 
 FLOOR = np.float32(2.0**-50)
@@ -135,6 +136,22 @@ def test_no_self_test_passes_a_reciprocal_one_place_low(name: str, file: str) ->
     path = Path(gnomon.__file__).parent / "vectors" / f"{file}.json"
     with planted(function, "/", at, by_steps(below)):
         assert run_case(*read_case(path), NumpyOps()).verdict == "FAIL"
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        *((name, by_steps(below)) for name in ("sigmoid, / 0", "rms_norm, / 1")),
+        *((f"{op}, settle 0", floor_taken) for op in ("add", "mul", "silu", "rms_norm")),
+        *((f"{op}, settle 0", place_below_kept) for op in ("mul", "silu", "rms_norm")),
+    ],
+)
+def test_no_kernel_of_a_user_passes_with_a_fault_on_one_value(name: str, fault: Callable[..., Any]) -> None:
+    primitive = name.split()[1]
+    function, at = place(name, primitive)
+    found = check_op(function.__name__, changed(function, primitive, at, fault))
+    assert found.verdict == "FAIL"
+    assert "kind=hard" in found.case or "kind=tiny" in found.case
 
 
 def test_no_reason_is_given_for_a_place_that_is_gone() -> None:
