@@ -159,7 +159,8 @@ def test_no_sound_division_is_refused() -> None:
 
 
 def test_no_other_divisor_shows_the_reciprocal_below() -> None:
-    """Of 2^23 mantissas one, and of the dividends by it the powers of two: a battery drawn at random misses it."""
+    """One divisor, and of the dividends by it the powers of two, so that a battery drawn at random misses it. Here are
+    2^18 mantissas of each; all 2^23 were tried once, with the same result."""
     d = np.arange(0x3F800000, 0x40000000, dtype=np.uint32).view(np.float32)[-(1 << 18) :]
     assert bits(d[by_steps(below)(ONE, d) != ONE / d]).tolist() == [0x3FFFFFFF]
     n = np.arange(0x3F800000, 0x40000000, dtype=np.uint32).view(np.float32)[: 1 << 18]
