@@ -19,8 +19,11 @@ from gnomon.reference.ops.settle import settle
 Array = NDArray[Any]
 Draw = Callable[..., Array]  # draw(*shape): settled f32 values of the kind
 
-KINDS = ("normal", "ties", "cancel", "tiny", "huge", "zeros", "nan")
+KINDS = ("normal", "ties", "cancel", "tiny", "hard", "huge", "zeros", "nan")
 FAR_APART = (1.0, 0.5, 1 + 2.0**-12, 1 + 2.0**-23, 2.0**-24, 3 * 2.0**-24)  # sums and products of these fall on ties
+# Halves, sums and products of these are 2^-50, the floor of settling, or the place below it.
+AT_THE_FLOOR = (2.0**-25, 2.0**-25 * (1 - 2.0**-24), 2.0**-49, 2.0**-49 * (1 - 2.0**-24), 2.0**-50, 1.0, 0.5, 0.0)
+BY_ALL_ONES = (1.5 * 2.0**-24, 2.5 * 2.0**-24)  # between these 1 + exp_neg(-x) is 2 - 2^-23
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,9 @@ def values(case: Case, seed: int) -> Draw:
             flat[1::2] = -flat[: len(flat) // 2 * 2 : 2] * (1 + rng.integers(-2, 3, len(flat) // 2) * 2.0**-22)
         elif case.kind == "tiny":  # about the threshold of settling
             x = x * 2.0 ** rng.integers(-52, -46, shape)
+        elif case.kind == "hard":  # see probe_hard
+            pick = np.where(rng.random(shape) < 0.5, rng.choice(AT_THE_FLOOR, shape), rng.uniform(*BY_ALL_ONES, shape))
+            x = rng.choice((1.0, -1.0), shape) * pick
         elif case.kind == "huge":
             x = np.sign(x) * 2.0 ** rng.uniform(50, 57, shape)
         elif case.kind == "zeros":

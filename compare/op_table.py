@@ -44,6 +44,7 @@ HEAD_WIDTHS = (2, 4, 10, 64, 130)
 BEFORE = (0, 1, 3, 126, 127, 128, 130, 299)  # positions that the state holds already
 WINDOWS = ("none", "1", "3", "130")
 EPS = (1e-5, 1e-6)
+HARD_EPS = (2.0**50, 4 - 2.0**-22)  # 1 / sqrt is 2^-25; the root is 2 - 2^-23
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,16 @@ class OpUnderTest:
     unit: int | None = None
 
 
+def wider(case: Case) -> np.float32:
+    """What a draw is multiplied by, so that functions reach both of their ends; hard values are hard as they are"""
+    return np.float32(1.0 if case.kind == "hard" else 3.0)
+
+
 def elementwise(function: Callable[..., Any], count: int = 1, shape: Callable[[Array], Array] = settle) -> OpUnderTest:
     names = ("x", "y")[:count] if function is not swiglu else ("gate", "up")
     return OpUnderTest(
         ", ".join(f"{name} [n]" for name in names), "[n]", {"n": LENGTHS},
-        lambda case, draw: [shape(draw(case["n"]) * np.float32(3.0)) for _ in range(count)], function,
+        lambda case, draw: [shape(draw(case["n"]) * wider(case)) for _ in range(count)], function,
     )  # fmt: skip
 
 
@@ -80,7 +86,7 @@ def unsettled(x: Array) -> Array:
 
 
 def eps_of(case: Case) -> float:
-    return EPS[case.draw % 2]
+    return (HARD_EPS if case.kind == "hard" else EPS)[case.draw % 2]
 
 
 def norm_arguments(count: int) -> Callable[[Case, Draw], list[Any]]:

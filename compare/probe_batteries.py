@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.compare import probe_exact as exact
+from gnomon.compare import probe_hard as hard
 from gnomon.compare import probe_inputs as draw
 from gnomon.compare.probe_cases import Battery, Cases
 
@@ -76,29 +77,35 @@ def order(n: int) -> list[Cases]:
 
 @cache
 def rounding(n: int) -> list[Cases]:
-    """Sums and products, half of them halfway between two floats"""
+    """Sums and products, half of them halfway between two floats, and the hardest"""
     half = n // 2
     out = []
-    for operation, f, tied in (("add", exact.added, draw.tied_sums), ("mul", exact.multiplied, draw.tied_products)):
+    for operation, f, tied, listed in (
+        ("add", exact.added, draw.tied_sums, hard.SUMS),
+        ("mul", exact.multiplied, draw.tied_products, hard.PRODUCTS),
+    ):
         ordinary = draw.normals(n - half, 6, -16, 16), draw.normals(n - half, 7, -16, 16)
-        a, b = (np.concatenate(pair) for pair in zip(ordinary, tied(half, 8), strict=True))
+        others = (np.concatenate(pair) for pair in zip(ordinary, tied(half, 8), strict=True))
+        a, b = (hard.around(*pair) for pair in zip(hard.pairs(listed), others, strict=True))
         out.append(cases(operation, [a, b], each(f, a, b)))
     return out
 
 
 @cache
 def division(n: int) -> list[Cases]:
-    """Half ordinary; half as near to a tie as a quotient can lie"""
+    """Half ordinary; half as near to a tie as a quotient can lie; divisors whose mantissa is all ones"""
     half = n // 2
     ordinary = draw.normals(n - half, 10, -40, 40), draw.normals(n - half, 11, -40, 40)
-    a, b = (np.concatenate(pair) for pair in zip(ordinary, draw.hard_quotients(half, 9), strict=True))
+    others = (np.concatenate(pair) for pair in zip(ordinary, draw.hard_quotients(half, 9), strict=True))
+    a, b = (hard.around(*pair) for pair in zip(hard.QUOTIENTS, others, strict=True))
     return [cases("div", [a, b], each(exact.divided, a, b))]
 
 
 @cache
 def square_root(n: int) -> list[Cases]:
-    """Half ordinary; half with a root near to a tie"""
-    x = np.concatenate([draw.normals(n - n // 2, 12, -90, 90, signed=False), draw.hard_squares(n // 2)])
+    """Half ordinary; half with a root near to a tie; roots next to a power of two"""
+    others = np.concatenate([draw.normals(n - n // 2, 12, -90, 90, signed=False), draw.hard_squares(n // 2)])
+    x = hard.around(hard.SQUARES, others)
     return [cases("sqrt", [x], each(exact.rooted, x))]
 
 
@@ -109,7 +116,8 @@ def two_steps(x: U32) -> U32:
 
 @cache
 def inverse_root(n: int) -> list[Cases]:
-    x = draw.normals(n, 13, -50, 50, signed=False)
+    """Roots whose mantissa is all ones among them"""
+    x = hard.around(hard.SQUARES, draw.normals(n, 13, -50, 50, signed=False))
     return [cases("inverse_sqrt", [x], two_steps(x), rounded_once=each(exact.inverse_rooted, x))]
 
 
@@ -124,10 +132,12 @@ def to_integers(n: int) -> list[Cases]:
     """int32 to f32 and back; rint, a fourth of the cases at ties"""
     raw = draw.words(n, 14)
     i = (raw >> np.uint64(32)).astype(np.uint32).view(np.int32) >> (raw % np.uint64(9)).astype(np.int32)
+    i = np.concatenate([hard.INTEGERS, i, hard.INTEGERS[::-1]])
     floats = each(exact.nearest, i)
     small = floats[(floats & 0x7FFFFFFF) < 0x4F000000]  # below 2^31
+    small = hard.around(np.concatenate([hard.WHOLE, hard.LOWEST]), small)
     halves = np.array([exact.nearest(2 * k + 1, 2) for k in range(-n // 8, n // 8)], np.uint32)
-    x = np.concatenate([halves, draw.normals(n - len(halves), 15, -3, 25)])
+    x = hard.around(hard.HALVES, np.concatenate([halves, draw.normals(n - len(halves), 15, -3, 25)]))
     whole = each(exact.rounded_to_integer, small).view(np.int32)
     return [
         Cases("from_int", (i,), f32(floats)),
@@ -143,6 +153,7 @@ def f16(n: int) -> list[Cases]:
         spread = [np.arange(1, 0x400, 0x400 // (n // 2)), np.arange(0, 0x7C01, 0x7C00 // (n // 2))]
         u = np.concatenate(spread).astype(np.uint16)
         u[::3] |= np.uint16(0x8000)
+        u = np.concatenate([hard.F16, u, hard.F16[::-1]])
     else:
         u = np.concatenate([np.arange(0, 0x7C01), np.arange(0x8000, 0xFC01)]).astype(np.uint16)
     wide = each(exact.widened_f16, u)
@@ -156,8 +167,10 @@ def bf16(n: int) -> list[Cases]:
     raw = draw.words(n, 16)
     exponent = (raw >> np.uint64(32)) % np.uint64(254) + np.uint64(1)
     u = (raw & np.uint64(0x807F) | exponent << np.uint64(7)).astype(np.uint16)
+    u = np.concatenate([hard.BF16, u, hard.BF16[::-1]])
     x = draw.normals(n, 17, -60, 60)
     x[::2] = x[::2] & np.uint32(0xFFFF0000) | np.uint32(0x8000)
+    x = hard.around(hard.BF16_TIES, x)
     narrow = each(exact.rounded_to_bf16, x).astype(np.uint16)
     return [Cases("from_bf16", (u,), f32(u.astype(np.uint32) << 16)), Cases("to_bf16", (f32(x),), narrow)]
 

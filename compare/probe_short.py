@@ -9,7 +9,7 @@ from gnomon.compare.probe_cases import Battery, Finding, examine, same, words
 from gnomon.reference.device import Device
 from gnomon.reference.errors import NotRunError
 
-FEW = 21  # cases of an operation
+FEW = 21  # cases of an operation, besides the hardest ones, which it always asks
 
 
 def short_probe(devices: Sequence[Device]) -> list[Finding]:
@@ -29,10 +29,10 @@ def right(device: Device, battery: Battery) -> Iterator[bool]:
     """Whether each operation of the battery answers as expected"""
     for cases in battery.make(FEW):
         if (operation := device.operations.get(cases.operation)) is not None:
-            n = len(cases.expected) - (len(cases.expected) % 8 == 0)  # so that a vector loop leaves a tail
+            odd = slice(int(len(cases.expected) % 8 == 0), None)  # so that a vector loop leaves a tail
             with np.errstate(all="ignore"):
-                observed = np.asarray(operation(*(a[:n] for a in cases.inputs)))
-            yield bool(same(observed, cases.expected[:n]).all())
+                observed = np.asarray(operation(*(a[odd] for a in cases.inputs)))
+            yield bool(same(observed, cases.expected[odd]).all())
 
 
 def refuse_inexact(engine: str, devices: Sequence[Device]) -> None:

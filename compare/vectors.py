@@ -241,6 +241,10 @@ def delta_rule(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
     return {"o": ops.numpy(o).reshape(v.shape), "state": after(ops, state, rows, o)["rec.delta"]}
 
 
+def route(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
+    return {"p": ops.numpy(ops.route("", ops.array(inputs["logits"]), params["top_k"], params["normalise"]))}
+
+
 def sampler(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
     """Host integers, the same for every engine."""
     draws = ((Sampling(t, top_k, top_p, seed), position) for t, top_k, top_p, seed, position in params["draws"])
@@ -274,5 +278,6 @@ RUNNERS: dict[str, Runner] = {
     "causal_conv": causal_conv,
     "delta_decay": delta_decay,
     "delta_rule": delta_rule,
+    "route": route,
     "sample": sampler,
 }

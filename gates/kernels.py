@@ -53,6 +53,7 @@ GATE = Gate(
     {
         "a compiler that may contract": (broken.contracted, "contraction"),
         "one kernel that fuses": (broken.one_fused, "fused: "),
+        "a reciprocal one place low": (broken.divided_by_reciprocal, "division: div at "),
     },
     per_engine=False,
 )

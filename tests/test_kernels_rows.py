@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cases import hard
 from gnomon.compare.probe_short import short_probe
 from gnomon.gpu.host_device import GIVEN, INPUTS, RESULT
 from gnomon.gpu.kernel_table import TABLE
@@ -56,6 +57,27 @@ def test_an_elementwise_kernel_changes_no_bit(run: On, name: str) -> None:
         x = numbers(n, seed=n)
         x = -np.abs(x) * 3 if name == "exp_neg" else np.minimum(np.abs(x), 1) if name == "log1p01" else x
         assert_same(run(name, {"x": x}, {"out": (n,)}, n=n)["out"], ONE_VALUE[name](x))
+
+
+HARD = np.concatenate([hard.TO_ONES, hard.GELU_TO_ONES, hard.SMALL])
+
+
+@pytest.mark.parametrize("name", ["settle", "sigmoid", "silu", "gelu_tanh", "softplus"])
+def test_an_elementwise_kernel_changes_no_bit_of_the_hardest(run: On, name: str) -> None:
+    """Divisors whose mantissa is all ones, and results at the floor of settling"""
+    assert_same(run(name, {"x": HARD}, {"out": HARD.shape}, n=len(HARD))["out"], ONE_VALUE[name](HARD))
+
+
+def test_rows_of_the_hardest_change_no_bit(run: On) -> None:
+    x, w, n = hard.ROW[None], hard.GAIN, len(hard.ROW)
+    sizes = {"rows": 1, "n": n, "eps": 4.0, "groups": 1}
+    assert_same(run("rms_norm", {"x": x, "w": w}, {"out": x.shape}, **sizes)["out"], rms_norm(x, w, 4.0))
+    pair, unit = hard.f32s(1, -1)[None] * hard.of_bits(hard.ROOT_TO_ONES[EPS]), np.ones(2, np.float32)
+    made = run("layer_norm", {"x": pair, "w": unit, "b": 0 * unit}, {"out": (1, 2)}, rows=1, n=2, eps=EPS)
+    assert_same(made["out"], layer_norm(pair, unit, 0 * unit, EPS))
+    x = hard.QUANTA
+    made = run("quant_rows", {"x": x}, {"q": x.shape, "scale": (len(x),)}, rows=len(x), n=x.shape[1])
+    assert_same(made["q"], quant(x)[0].astype(np.float32))
 
 
 @pytest.mark.parametrize("name", TWO_VALUES)

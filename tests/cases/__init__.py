@@ -5,6 +5,7 @@ from cases.attention import attention_cases
 from cases.case import Case
 from cases.elementwise import elementary_cases, pair_cases
 from cases.experts import mixture_cases
+from cases.hard import hard_cases, hard_functions
 from cases.norms import norm_cases
 from cases.recurrent import recurrent_cases
 from cases.rowwise import (
@@ -16,7 +17,7 @@ from cases.rowwise import (
     split_cases,
 )
 
-ELEMENTARY = elementary_cases()
+ELEMENTARY = [*elementary_cases(), *hard_functions()]
 OPS = [
     *pair_cases(),
     *linear_cases(),
@@ -30,6 +31,7 @@ OPS = [
     *attention_cases(),
     *recurrent_cases(),
     *mixture_cases(),
+    *hard_cases(),
 ]
 
 __all__ = ["ELEMENTARY", "OPS", "Case"]

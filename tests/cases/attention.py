@@ -6,7 +6,7 @@ import numpy as np
 
 from cases.arms import ROUNDED, kept
 from cases.case import Case, Results, in_forms, joined
-from cases.values import F32, cancelling, paired, scattered, sparse
+from cases.values import F32, about_floor, cancelling, paired, scattered, sparse
 from gnomon.reference.protocol import Ops, Rows
 from gnomon.reference.state import State
 from oracle import arms
@@ -99,6 +99,17 @@ def inputs(kind: str, name: str, held: int, new: int, heads: int, kv_heads: int,
         k = paired(scattered("wide", f"k {name}", kv_heads, d, held + new)).transpose(2, 0, 1)
         v = cancelling(scattered("tiny", f"v {name}", kv_heads, d, held + new)).transpose(2, 0, 1)
         return q, np.ascontiguousarray(k), np.ascontiguousarray(v)
+    if kind == "ones":  # scores 2^-23 and 0: the denominator is 2 - 2^-23, which no approximate reciprocal inverts
+        q, k = np.zeros((new, heads, d), np.float32), np.zeros((held + new, kv_heads, d), np.float32)
+        q[..., 0], k[0, :, 0] = 1.0, 2.0**-23
+        v = np.zeros_like(k)
+        v[0] = 2.0 ** np.arange(d) * (-1.0) ** np.arange(d)  # a dot of one term, a power of two
+        return q, k, v
+    if kind == "floor":  # of few bits, so that scores are equal or fall to the floor
+        q = about_floor(f"q {name}", new, heads, d) * np.float32(2.0**25)
+        k = about_floor(f"k {name}", held + new, kv_heads, d) * np.float32(2.0**24)
+        k[..., 1:], v = 0.0, about_floor(f"v {name}", held + new, kv_heads, d)
+        return q, k, v
     q = scattered(kind, f"q {name}", new, heads, d)
     k, v = (scattered(kind, f"{side} {name}", held + new, kv_heads, d) for side in "kv")
     return q, k, v
@@ -126,6 +137,9 @@ def attention_cases() -> list[Case]:
         attention_case("tiny, window 5", [(130, 3)], 4, 2, 10, window=5, kind="tiny"),
         attention_case("wide", [(130, 3)], 4, 2, 10, kind="wide"),
         attention_case("large", [(130, 2)], 4, 2, 10, kind="large"),
+        attention_case("denominator of all ones", [(1, 1)], 2, 1, 10, kind="ones", scale=1.0),
+        attention_case("denominators of all ones in a batch", [(1, 1), (0, 2)], 4, 2, 10, kind="ones", scale=1.0),
+        *(attention_case(f"floor, scale {s}", [(0, 3), (1, 1)], 8, 4, 20, kind="floor", scale=s) for s in (0.25, 1, 4)),
         *(case for kv in ROUNDED for case in stored_attention_cases(kv)),
     ]
 

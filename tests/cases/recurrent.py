@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from cases.case import Case, Results, committed, joined, loaded, pack
-from cases.values import F32, cancelling, near, scattered, sparse, unsettled
+from cases.values import F32, about_floor, cancelling, near, scattered, sparse, uniform, unsettled
 from gnomon.reference.protocol import Ops, Rows
 from gnomon.reference.state import State
 from oracle import attention, recurrent
@@ -35,8 +35,16 @@ def delta_decay_cases() -> list[Case]:
         delta_decay_case("wide", scattered("wide", "a", 3, 6), A_log, scattered("wide", "bias", 6)),
         delta_decay_case("taken back", -bias[None], A_log, bias),
         delta_decay_case("tiny", floor, near(-34.6, 1.0), scattered("tiny", "bias", 6)),
+        delta_decay_case("floor", *floor_decays()),
         delta_decay_case("unsettled bias", scattered("tiny", "a", 3, 6), A_log, unsettled(bias)),
     ]
+
+
+def floor_decays() -> tuple[F32, F32, F32]:
+    """Products of negA and softplus that are the floor itself, and the place below it: found by trying 2,000 A_log"""
+    words = [0xC209E77C, 0xBE39A6B5], [0xC209E32F, 0xBE3DF3B6], [0xC209F54F, 0xBE2BD3C3], [0xC209D1FB, 0xBE4F27BB]
+    a, A_log = np.array(words, np.uint32).view(np.float32).T
+    return np.ascontiguousarray(a)[None], np.ascontiguousarray(A_log), np.zeros(len(a), np.float32)
 
 
 def cut(steps: Steps) -> list[list[tuple[int, int]]]:
@@ -157,6 +165,8 @@ def delta_rule_case(
 def inputs(name: str, kind: str, rows: int, sizes: tuple[int, int, int, int], decay: float) -> tuple[F32, ...]:
     """q, k [rows, key heads, dk], v [rows, value heads, dv], g, beta [rows, value heads], S [value heads, dk, dv]"""
     key_heads, value_heads, dk, dv = sizes
+    if kind == "floor":
+        return floor_inputs(name, rows, sizes)
     q, k = (scattered("plain", f"{side} {name}", rows, key_heads, dk) for side in "qk")
     v, state = (
         cancelling(scattered(kind, f"v {name}", rows, value_heads, dv)),
@@ -167,6 +177,21 @@ def inputs(name: str, kind: str, rows: int, sizes: tuple[int, int, int, int], de
     written = np.abs(scattered("plain", f"beta {name}", rows, value_heads))
     beta = (1 - written / 16).astype(np.float32)  # 1/2 to 1
     g: F32 = -np.abs(scattered("plain", f"g {name}", rows, value_heads)) * np.float32(decay)  # at most 8 times as much
+    return q, k, v, g, beta, state
+
+
+def floor_inputs(name: str, rows: int, sizes: tuple[int, int, int, int]) -> tuple[F32, ...]:
+    """As above: lengths, decays and betas are powers of two, exactly, so that every step can end at the floor"""
+    key_heads, value_heads, dk, dv = sizes
+    along = np.zeros((rows, key_heads, dk), np.float32)
+    along[..., 0] = 16.0  # 256 + 1e-6 is 256: the unit vector is exact
+    even = np.full((rows, key_heads, dk), 16 / np.sqrt(dk), np.float32)
+    one = uniform(f"axis {name}", rows, key_heads, 1) < 0.5
+    q, k = np.where(uniform(f"q {name}", rows, key_heads, 1) < 0.5, along, even), np.where(one, along, even)
+    halving = np.float32(-0.6931472)
+    g = np.where(uniform(f"g {name}", rows, value_heads) < 0.5, np.float32(0), halving)
+    beta = np.where(uniform(f"beta {name}", rows, value_heads) < 0.5, np.float32(1), np.float32(0.5))
+    v, state = about_floor(f"v {name}", rows, value_heads, dv), about_floor(f"S {name}", value_heads, dk, dv)
     return q, k, v, g, beta, state
 
 
@@ -185,6 +210,7 @@ def delta_rule_cases() -> list[Case]:
         delta_rule_case("forgets all", grouped, [[3]], decay=40.0),  # down to exp_neg(-320)
         delta_rule_case("large", grouped, [[2]], kind="large"),
         delta_rule_case("tiny", grouped, [[3], [2]], kind="tiny"),
+        delta_rule_case("floor", (4, 8, 4, 40), [[1, 2], [3, 1]], kind="floor"),
         delta_rule_case("tiny, forgets much", grouped, [[3], [2]], kind="tiny", decay=2.0),
     ]
 

@@ -55,9 +55,13 @@ def linear_cases() -> list[Case]:
 
 
 def rope_case(name: str, pos: list[int], heads: int, d: int, dim: int, theta: float, kind: str = "plain") -> Case:
-    x, tables = scattered(kind, f"rope {d}", len(pos), heads * d), RopeTables(theta, dim)
-    if kind == "tiny":
-        x = cancelling(x)
+    x = scattered(kind, f"rope {d}", len(pos), heads * d)
+    return rotation_case(name, cancelling(x) if kind == "tiny" else x, pos, heads, dim, theta)
+
+
+def rotation_case(name: str, x: F32, pos: list[int], heads: int, dim: int, theta: float) -> Case:
+    """x [rows, heads * d], a row at each position"""
+    tables, d = RopeTables(theta, dim), x.shape[1] // heads
 
     def judge() -> Results:
         cos, sin = rope_oracle.tables(pos, rope_oracle.inverse_frequencies(theta, dim))

@@ -65,3 +65,20 @@ def near(*points: float) -> F32:
     """Each point and its two neighbours."""
     at = np.array(points, np.float32)
     return np.concatenate([np.nextafter(at, np.float32(-np.inf)), at, np.nextafter(at, np.float32(np.inf))])
+
+
+FLOORS = 2.0**-50 * np.array([1, 1 + 2.0**-23, 2, 2 - 2.0**-23, 3, 4, 4 - 2.0**-22, 0])
+
+
+def about_floor(name: str, *shape: int) -> F32:
+    """Settled values whose halves, quarters, sums and differences lie at the floor of settling and one place below."""
+    chosen = FLOORS[(uniform(f"{name} floor", *shape) * len(FLOORS)).astype(int)]
+    signed: F32 = np.where(uniform(f"{name} sign", *shape) < 0.5, -chosen, chosen).astype(np.float32)
+    return signed + np.float32(0)  # no negative zero
+
+
+def neighbours(point: float, n: int) -> F32:
+    """The f32 numbers around a point other than 0, n on either side of it."""
+    word = int(np.float32(point).view(np.int32))
+    around: F32 = np.arange(word - n, word + n + 1).astype(np.int32).view(np.float32)
+    return around
