@@ -163,6 +163,13 @@ class HostOps(Ops[A]):
             offset += size
         return parts
 
+    def swiglu(self, at: str, gate: A, up: A) -> A:
+        return self.elementwise("swiglu", gate, up)
+
+    def gated_norm(self, at: str, o: A, w: F32, z: A, eps: float, groups: int) -> A:
+        width = o.shape[1]
+        return self.emit("gated_norm", [o, z], width, n=[width // groups, groups], f=[eps], weights=[w])
+
     def route(self, at: str, logits: A, top_k: int, normalise: bool) -> A:
         experts = logits.shape[1]
         return self.emit("route", [logits], experts, n=[experts, top_k, int(normalise)])

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.gpu.host_array_ops import OUT, instruction
+from gnomon.gpu.host_array_ops import OUT, PHASES, instruction
 from gnomon.gpu.host_library import OPS, Instruction
 from gnomon.gpu.host_ops import HostOps
 from gnomon.gpu.host_state import FORMAT, HostKV
@@ -106,20 +106,13 @@ class Recorder(HostOps[Sym]):
         return out
 
     # --- composites in one piece ------------------------------------------------------------------------------------
-    def swiglu(self, at: str, gate: Sym, up: Sym) -> Sym:
-        return self.elementwise("swiglu", gate, up)
-
-    def gated_norm(self, at: str, o: Sym, w: F32, z: Sym, eps: float, groups: int) -> Sym:
-        width = o.width
-        return self.emit("gated_norm", [o, z], width, n=[width // groups, groups], f=[eps], weights=[w])
-
     def attention(
         self, at: str, q: Sym, k: Sym, v: Sym, rows: Rows, i: int, kv_heads: int, scale: float, window: int | None
     ) -> Sym:
         self.kv_append("", k, v, rows, i, kv_heads)
         d = k.shape[1] // kv_heads
         out = Sym(q.width, q.selected)
-        for phase in ("attention_scores", "attention_mix", "attention_merge"):
+        for phase in PHASES:
             self.emit(
                 phase, [q], q.width, n=[q.shape[1] // d, kv_heads, d, window or 0], f=[scale], form=FORMAT[self.kv],
                 rows=rows, layer=i, out=out,

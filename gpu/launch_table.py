@@ -145,15 +145,6 @@ class LaunchTable(HostOps[DeviceArray]):
         name, arrays, sizes = CALLS[op.name](given)
         return self.call(name, arrays, {"out": shape}, {"rows": count, **sizes})[0]
 
-    def swiglu(self, at: str, gate: DeviceArray, up: DeviceArray) -> DeviceArray:
-        return self.elementwise("swiglu", gate, up)
-
-    def gated_norm(
-        self, at: str, o: DeviceArray, w: DeviceArray, z: DeviceArray, eps: float, groups: int
-    ) -> DeviceArray:
-        width = o.shape[1]
-        return self.emit("gated_norm", [o, z], width, n=[width // groups, groups], f=[eps], weights=[w])
-
     def mul(self, at: str, x: DeviceArray, y: DeviceArray) -> DeviceArray:
         if y.shape == x.shape:
             return self.elementwise("mul", x, y)
