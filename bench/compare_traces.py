@@ -71,7 +71,7 @@ def random_trace(out: Path, tokens: int) -> None:
                 weights=(),
                 engine={"engine": "random"},
                 versions={},
-                schedule="one-pass",
+                schedule="whole",
                 prompt=tokens,
                 digests_only=False,
                 ids=tuple(range(tokens)),

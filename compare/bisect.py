@@ -7,14 +7,18 @@ found together. Every trial goes into a log; a search that was cut short goes on
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 from gnomon.compare.diff import diff
+from gnomon.compare.graft import COMPOSITES, fused
 from gnomon.compare.isolate import OPS, grafted
-from gnomon.compare.lane import AnyEngine
+from gnomon.compare.lane import AnyEngine, Lane
+from gnomon.compare.minimal import smallest
+from gnomon.compare.unwatched import OBSERVED, Form, different_forms
 from gnomon.reference.errors import UsageError
 
-Trial = Callable[[frozenset[str]], bool]  # ops moved to the first engine -> the runs are identical
+LOG_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -37,66 +41,106 @@ def bisect(
     log: Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Culprits:
-    """Search with runs of `ids` and `steps` greedy tokens. repeats: a set passes only if it is identical each time, for
-    faults that come and go. log: JSON lines, one per set tried. Raises UsageError for a log of another search."""
+    """Search with runs of `ids` and `steps` greedy tokens, first watched, then unwatched, where fused ops stay closed.
+
+    repeats: a set passes only if it is identical each time, for faults that come and go; log: JSON lines, one per set
+    tried. Raises UsageError for a log of another search.
+    """
     if repeats < 1:
         raise UsageError(f"Expected at least one run per set but got repeats={repeats}")
-    header = {"a": engine_a.name, "b": engine_b.name, "model": engine_a.model.digest, "ids": list(ids),
-              "steps": steps, "repeats": repeats}  # fmt: skip
-    known = read_log(log, header) if log else {}
-    counts = {"trials": 0, "resumed": 0}
+    search = Search(engine_a, engine_b, ids, steps, repeats, log, progress)
+    everything = frozenset(search.ops)
+    found: frozenset[str] = frozenset()
+    for unwatched in (False, True):
+        trial = partial(search.trial, unwatched=unwatched)
+        if trial(found):
+            continue
+        if not trial(everything):
+            return search.culprits("not-found", frozenset())
+        fixed = found  # what the watched runs have found stays moved
+        rest = [op for op in search.ops if op not in fixed]
+        found = fixed | smallest(rest, lambda moved: trial(fixed | moved))  # noqa: B023 - called at once
+    if found:
+        return search.culprits("found", found)
+    if diff(engine_a, engine_b, ids, steps).exit_code:  # no op differs, and the engine does: its plan, graph or batch
+        return search.culprits("not-found", found)
+    return search.culprits("identical", found)
 
-    def trial(moved: frozenset[str]) -> bool:
-        if moved in known:
-            counts["resumed"] += 1
-            return known[moved]
+
+class Search:
+    """Trials of one search, each tried once. ops: those that can move; a fused op only where engine B has it so"""
+
+    def __init__(
+        self,
+        engine_a: AnyEngine,
+        engine_b: AnyEngine,
+        ids: Sequence[int],
+        steps: int,
+        repeats: int,
+        log: Path | None,
+        progress: Callable[[str], None] | None,
+    ) -> None:
+        self.a, self.b, self.ids, self.steps = engine_a, engine_b, list(ids), steps
+        self.repeats, self.log, self.progress = repeats, log, progress
+        self.ops = [op for op in OPS if op not in COMPOSITES or fused(engine_b.ops, op)]
+        header = {"a": engine_a.name, "b": engine_b.name, "model": engine_a.model.digest, "ids": self.ids,
+                  "steps": steps, "repeats": repeats, "version": LOG_VERSION}  # fmt: skip
+        self.known = read_log(log, header) if log else {}
+        self.trials = self.resumed = 0
+        self.forms: Sequence[Form] = OBSERVED
+
+    def trial(self, moved: frozenset[str], unwatched: bool) -> bool:
+        """Whether the engines are identical once these ops are engine A's."""
+        key = (moved, unwatched)
+        if key in self.known:
+            self.resumed += 1
+            return self.known[key]
         passed = True
-        for _ in range(repeats):
-            counts["trials"] += 1
-            mixed = grafted(engine_a, engine_b, [op for op in OPS if op not in moved])
-            if diff(engine_a, mixed, ids, steps).exit_code:
+        for _ in range(self.repeats):
+            self.trials += 1
+            mixed = grafted(self.a, self.b, [op for op in self.ops if op not in moved])
+            if not (self.same_unwatched(mixed) if unwatched else self.same_watched(mixed)):
                 passed = False
                 break
-        known[moved] = passed
-        if log:
-            with log.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"moved": sorted(moved), "identical": passed}) + "\n")
-        if progress is not None:
-            progress(f"{len(moved)} ops moved: {'identical' if passed else 'differs'}")
+        self.known[key] = passed
+        if self.log:
+            line = {"moved": sorted(moved), "unwatched": unwatched, "identical": passed}
+            with self.log.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        if self.progress is not None:
+            self.progress(f"{len(moved)} ops moved: {'identical' if passed else 'differs'}")
         return passed
 
-    if trial(frozenset()):
-        return Culprits("identical", (), **counts)
-    if not trial(frozenset(OPS)):
-        return Culprits("not-found", (), **counts)
-    found = smallest(list(OPS), trial)
-    return Culprits("found", tuple(op for op in OPS if op in found), **counts)
+    def same_watched(self, mixed: AnyEngine) -> bool:
+        return diff(self.a, mixed, self.ids, self.steps, unwatched=False).exit_code == 0
 
+    def same_unwatched(self, mixed: AnyEngine) -> bool:
+        """Only the forms that differed before are tried again."""
+        different = different_forms(mixed, self.feed, self.forms)
+        self.forms = different or self.forms
+        return not different
 
-def smallest(items: list[str], passes: Trial) -> frozenset[str]:
-    """A 1-minimal subset that passes: without any one of its items it does not. `items` as a whole must pass."""
-    parts = 2
-    while len(items) > 1:
-        size = -(-len(items) // parts)
-        subsets = [items[i : i + size] for i in range(0, len(items), size)]
-        rests = [[item for item in items if item not in subset] for subset in subsets]
-        for smaller, next_parts in [(s, 2) for s in subsets] + [(r, max(parts - 1, 2)) for r in rests]:
-            if len(smaller) < len(items) and passes(frozenset(smaller)):
-                items, parts = smaller, next_parts
+    @cached_property
+    def feed(self) -> list[list[int]]:
+        """The ids of every step, chosen by engine A."""
+        lane, feed = Lane("expected", self.a), [self.ids]
+        for _ in range(self.steps):
+            lane.step(feed[-1])
+            if lane.error is not None:
                 break
-        else:
-            if parts >= len(items):
-                break
-            parts = min(2 * parts, len(items))
-    return frozenset(items)
+            feed.append([lane.choice])
+        return feed
+
+    def culprits(self, verdict: str, ops: frozenset[str]) -> Culprits:
+        return Culprits(verdict, tuple(op for op in self.ops if op in ops), self.trials, self.resumed)
 
 
-def read_log(log: Path, header: dict[str, object]) -> dict[frozenset[str], bool]:
+def read_log(log: Path, header: dict[str, object]) -> dict[tuple[frozenset[str], bool], bool]:
     """Answers of an earlier search; a new log gets its header. A last line cut short by an interruption is left out."""
     if not log.exists():
         log.write_text(json.dumps(header) + "\n", encoding="utf-8")
         return {}
-    known: dict[frozenset[str], bool] = {}
+    known: dict[tuple[frozenset[str], bool], bool] = {}
     lines = log.read_text(encoding="utf-8").splitlines()
     try:
         if json.loads(lines[0]) != header:
@@ -108,7 +152,7 @@ def read_log(log: Path, header: dict[str, object]) -> dict[frozenset[str], bool]
                 if number + 2 == len(lines):
                     break
                 raise
-            known[frozenset(answer["moved"])] = bool(answer["identical"])
+            known[frozenset(answer["moved"]), bool(answer["unwatched"])] = bool(answer["identical"])
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise UsageError(f"Expected the log of this search at {str(log)!r} but {error}; name another --log") from error
     return known

@@ -1,17 +1,21 @@
 """Two engines on the same tokens: every tap, all logits, the state, down to the first bit that differs.
 
-Teacher-forced: engine A chooses each next token, greedily, and engine B is given A's choice. Digests only are
-kept. Then both engines run again from the start, in the same way, up to the first difference; that tensor and
-its inputs are captured.
+Teacher-forced: engine A chooses each next token, greedily, and engine B is given A's choice. Both also run every step
+unwatched, as they do in use (compare/unwatched.py). Digests only are kept. Then both engines run again from the start,
+in the same way, up to the first difference; that tensor and its inputs are captured.
 """
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from gnomon.compare.first import explain, first_unequal
+from gnomon.compare.histogram import Histogram
 from gnomon.compare.lane import AnyEngine, Kept, Lane, measured
-from gnomon.compare.record import Config, Problem, Record, Tensor, Token
+from gnomon.compare.record import Config, FirstDivergence, Problem, Record, Tensor, Token
 from gnomon.compare.report import Report
+from gnomon.compare.schedule import steps_of
+from gnomon.compare.unwatched import EXPECTED, OBSERVED, UnwatchedRuns
 from gnomon.compare.verdict import judge_measures
 from gnomon.reference.errors import UsageError
 
@@ -24,49 +28,121 @@ def diff(
     ids: Sequence[int],
     steps: int = 16,
     progress: Progress | None = None,
+    schedules: Sequence[str] = ("whole",),
+    unwatched: bool = True,
 ) -> Report:
-    """Compare engine B (observed) with engine A (expected): `ids` in one step, then `steps` single tokens.
+    """Compare engine B (observed) with engine A (expected): `ids`, then `steps` single tokens, under each schedule.
 
+    schedules: how `ids` are cut into steps: "whole", "rows", "ragged", lengths such as "4-3-1-2" (compare/schedule.py)
+    unwatched: whether each engine also runs every step without a tap and is held against its own watched run
     A run ends early at a step that either engine refuses as not finite; that is a finding. Engines of other
-    models are not compared: `not-run`. Raises UsageError for ids or steps that cannot be run.
+    models are not compared: `not-run`. Raises UsageError for ids, steps or schedules that cannot be run.
     """
     _check(engine_a, ids, steps)
-    feed = [[int(i) for i in ids]]  # what each step runs
-    command = repeat_command(engine_a, engine_b, feed[0], "--steps", str(steps))
-    config = Config(engine_a.describe(), engine_b.describe(), tuple(feed[0]), steps, command)
+    ids = [int(i) for i in ids]
+    prompts = {schedule: steps_of(ids, schedule) for schedule in schedules}
+    cuts = () if tuple(schedules) == ("whole",) else ("--schedule", ",".join(schedules))
+    command = repeat_command(engine_a, engine_b, ids, "--steps", str(steps), *cuts)
+    config = Config(engine_a.describe(), engine_b.describe(), tuple(ids), steps, command)
     other_model = _other_model(engine_a, engine_b)
     if other_model:
         return Report.of([config, *other_model])
 
+    total, done = sum(len(prompt) + steps for prompt in prompts.values()), 0
     records: list[Record] = [config]
-    tensors: list[Tensor] = []
-    expected, observed = Lane("expected", engine_a), Lane("observed", engine_b)
-    done = 0
-    while done <= steps:
-        e, o = expected.digest(feed[done]), observed.digest(feed[done])
-        problems = expected.problems(e, done) + observed.problems(o, done)
+    finished = 0
+    for schedule, prompt in prompts.items():
+        run = Comparison(engine_a, engine_b, schedule, prompt, steps, unwatched, command)
+        for _ in run.steps_done():
+            done += 1
+            if progress is not None:
+                progress(done, total)
+        records += run.close(sum(isinstance(r, Tensor) for r in records))
+        finished += run.finished
+    return Report.of(_one_card(records), finished)
+
+
+class Comparison:
+    """Two engines under one schedule. feed: the ids of each step so far, as both engines run them"""
+
+    def __init__(
+        self,
+        engine_a: AnyEngine,
+        engine_b: AnyEngine,
+        schedule: str,
+        prompt: list[list[int]],
+        steps: int,
+        unwatched: bool,
+        command: str,
+    ) -> None:
+        self.schedule, self.command = schedule, command
+        self.feed, self.last = list(prompt), len(prompt) - 1 + steps
+        self.prompt = len(prompt)
+        self.expected, self.observed = Lane("expected", engine_a, schedule), Lane("observed", engine_b, schedule)
+        forms = (EXPECTED, OBSERVED) if unwatched else ((), ())
+        self.unwatched = [
+            UnwatchedRuns(lane.side, lane.engine, form, schedule, len(prompt[0]))
+            for lane, form in zip((self.expected, self.observed), forms, strict=True)
+        ]
+        self.tensors: list[Tensor] = []
+        self.others: list[Record] = []
+        self.finished = 0
+
+    def steps_done(self) -> Iterator[int]:
+        """Run step by step. Ends at one that is refused."""
+        while self.finished <= self.last and self._step():
+            self.finished += 1
+            yield self.finished
+
+    def _step(self) -> bool:
+        done, expected, observed = self.finished, self.expected, self.observed
+        e, o = expected.digest(self.feed[done]), observed.digest(self.feed[done])
+        self.others += expected.problems(e, done) + observed.problems(o, done)
         finished = expected.error is None and observed.error is None
         if finished:
-            e |= measured(expected.results(with_state=done in (0, steps)), e)
-            o |= measured(observed.results(with_state=done in (0, steps)), o)
-        new = _compare(e, o, len(tensors), done)
-        tensors += new
-        records += [*new, *problems]
+            for lane, kept, runs in zip((expected, observed), (e, o), self.unwatched, strict=True):
+                results = lane.results(with_state=done in (0, self.prompt - 1, self.last))
+                kept |= measured(results, kept)
+                runs.step(self.feed[done], done, results)
+        self.tensors += _compare(e, o, len(self.tensors), done, self.schedule)
         if not finished:
-            break
-        if observed.choice != expected.choice:
-            records.append(Token(done, expected.state.length, observed.choice, expected.choice))
-        feed.append([expected.choice])
-        done += 1
-        if progress is not None:
-            progress(done, steps + 1)
+            return False
+        if observed.choice != expected.choice and done >= self.prompt - 1:
+            self.others.append(
+                Token(done, expected.state.length, observed.choice, expected.choice, "differs", self.schedule)
+            )
+        if len(self.feed) == done + 1:
+            self.feed.append([expected.choice])
+        return True
 
-    first = first_unequal(tensors)
-    if first is not None:
-        explained, more = explain(first, engine_a, engine_b, feed, command)
-        records[records.index(first)] = explained
-        records += more
-    return Report.of(records, done)
+    def close(self, seq: int) -> list[Record]:
+        """The records of all steps; of the first difference with its card. seq: tensors before these"""
+        tensors: list[Record] = list(self.tensors)
+        first = first_unequal(self.tensors)
+        more: list[Record] = []
+        if first is not None:
+            explained, more = explain(
+                first, self.expected.engine, self.observed.engine, self.feed, self.command, self.schedule
+            )
+            tensors[self.tensors.index(first)] = explained
+        told = [record for runs in self.unwatched for record in runs.records(self.feed)]
+        return [
+            replace(r, seq=r.seq + seq) if isinstance(r, Tensor | FirstDivergence) else r
+            for r in (*tensors, *self.others, *told, *more)
+        ]
+
+
+def _one_card(records: list[Record]) -> list[Record]:
+    """A report has one card: that of the first schedule that differs."""
+    seen: set[type] = set()
+    out: list[Record] = []
+    for r in records:
+        if isinstance(r, FirstDivergence | Histogram):
+            if type(r) in seen:
+                continue
+            seen.add(type(r))
+        out.append(r)
+    return out
 
 
 def repeat_command(engine_a: AnyEngine, engine_b: AnyEngine, ids: Sequence[int], *rest: str) -> str:
@@ -80,7 +156,7 @@ def repeat_command(engine_a: AnyEngine, engine_b: AnyEngine, ids: Sequence[int],
     return shlex.join(words)
 
 
-def _compare(expected: Kept, observed: Kept, seq: int, step: int) -> list[Tensor]:
+def _compare(expected: Kept, observed: Kept, seq: int, step: int, schedule: str) -> list[Tensor]:
     """Judge all tensors of a step by their measures, in the expected order of execution, extra ones last."""
     records: list[Tensor] = []
     for kind, key in expected | observed:
@@ -100,6 +176,7 @@ def _compare(expected: Kept, observed: Kept, seq: int, step: int) -> list[Tensor
                 detail=found.detail,
                 observed=found.observed,
                 expected=found.expected,
+                schedule=schedule,
             )
         )
     return records

@@ -26,15 +26,20 @@ def first_unequal(records: Sequence[Record]) -> Tensor | None:
 
 
 def explain(
-    record: Tensor, expected: AnyEngine, observed: AnyEngine, feed: Sequence[list[int]], command: str
+    record: Tensor,
+    expected: AnyEngine,
+    observed: AnyEngine,
+    feed: Sequence[list[int]],
+    command: str,
+    schedule: str = "whole",
 ) -> tuple[Tensor, list[Record]]:
     """The record with the verdict its values allow; its card, with the distances of all values; a problem where a side
     did not repeat itself.
 
     feed: the ids of every step, as both engines ran them
     """
-    e = _run_again("expected", expected, record, feed)
-    o = _run_again("observed", observed, record, feed)
+    e = _run_again("expected", expected, record, feed, schedule)
+    o = _run_again("observed", observed, record, feed, schedule)
     found = judge(
         o.tensor,
         e.tensor,
@@ -59,12 +64,13 @@ def explain(
         verdict=record.verdict,
         detail=record.detail,
         mismatch=found.mismatch,
+        schedule=schedule,
     )
     return record, [*problems, card, *([found.histogram] if found.histogram else [])]
 
 
-def _run_again(side: Side, engine: AnyEngine, record: Tensor, feed: Sequence[list[int]]) -> Captured:
-    lane = Lane(side, engine)
+def _run_again(side: Side, engine: AnyEngine, record: Tensor, feed: Sequence[list[int]], schedule: str) -> Captured:
+    lane = Lane(side, engine, schedule)
     for ids in feed[: record.step]:
         lane.capture(ids)
     taps = lane.capture(feed[record.step], {record.name, *record.inputs})

@@ -19,6 +19,7 @@ Arrays = dict[str, NDArray[Any]]
 Watch = Callable[[str, str, Rows | None, Arrays, Arrays], None]  # op, at, rows, home and guest results by name
 Call = Callable[[AnyOps, int, Callable[[Any], Any]], Any]  # table, side, conversion of inputs -> the result
 Choose = Callable[[str, str], bool]  # op, at -> the guest's result goes on
+COMPOSITES = ("attention", "swiglu", "gated_norm")  # written from primitives; a fast table has them in one piece
 
 
 class Handles(tuple[Handle, Handle]):
@@ -153,6 +154,41 @@ class GraftedOps(AnyOps):
 
         return self._both("experts", at, None, call)
 
+    # --- composites: composed here on the home side; the guest runs its own, if it has it in one piece ---------------
+    def attention(
+        self, at: str, q: Any, k: Any, v: Any, rows: Rows, i: int, kv_heads: int, scale: float, window: int | None
+    ) -> Any:
+        composed = super().attention
+        if not fused(self.guest, "attention"):
+            return composed(at, q, k, v, rows, i, kv_heads, scale, window)
+
+        def call(t: AnyOps, side: int, to: Callable[[Any], Any], own: Rows) -> Any:
+            attend = composed if side == 0 else t.attention
+            return attend(at, to(q), to(k), to(v), own, i, kv_heads, scale, window)
+
+        return self._on_state("attention", f"{at}.z", rows, i, call)
+
+    def swiglu(self, at: str, gate: Any, up: Any) -> Any:
+        composed = super().swiglu
+        if not fused(self.guest, "swiglu"):
+            return composed(at, gate, up)
+        return self._both(
+            "swiglu", at, None, lambda t, side, to: (t.swiglu if side else composed)(at, to(gate), to(up))
+        )
+
+    def gated_norm(self, at: str, o: Any, w: Handle, z: Any, eps: float, groups: int) -> Any:
+        composed = super().gated_norm
+        if not fused(self.guest, "gated_norm"):
+            return composed(at, o, w, z, eps, groups)
+        return self._both(
+            "gated_norm",
+            at,
+            None,
+            lambda t, side, to: (
+                t.gated_norm(at, to(o), w[1], to(z), eps, groups) if side else composed(at, o, w, z, eps, groups)
+            ),
+        )
+
     # --- primitives on the state of layer i -------------------------------------------------------------------------
     def scores(self, at: str, q: Any, rows: Rows, i: int, scale: float, window: int | None) -> list[Any]:
         def call(t: AnyOps, side: int, to: Callable[[Any], Any]) -> Any:
@@ -199,13 +235,16 @@ class GraftedOps(AnyOps):
     ) -> Any:
         """An op that changes the state of layer i: its result and the layer afterwards are both compared."""
         guest_rows = self._rows(rows, i, 1, appended=False)
-        home = call(self.home, 0, lambda x: x, rows)
         chosen = self.choose(op, at)
+        home = None if chosen and self.watch is None else call(self.home, 0, lambda x: x, rows)
         if not chosen and self.watch is None:
             return home
         guest = call(self.guest, 1, self._in, guest_rows)
         pairs = list(zip(rows.spans, guest_rows.spans, strict=True))
-        after = [(self._layer(self.home, a, i), self._layer(self.guest, b, i)) for a, b in pairs]
+        after = [
+            ({} if self.watch is None else self._layer(self.home, a, i), self._layer(self.guest, b, i))
+            for a, b in pairs
+        ]
         if self.watch is not None:
             both: tuple[Arrays, Arrays] = ({}, {})
             if home is not None:
@@ -240,6 +279,11 @@ class GraftedOps(AnyOps):
         view = State(None, [span.state.cache(j) if j == i else None for j in range(i + 1)])
         view.length = span.end if length is None else length
         return table.export_cache(view, i)
+
+
+def fused(table: AnyOps, name: str) -> bool:
+    """Whether a table has a composite of its own, not the one that is composed of primitives."""
+    return name in vars(table) or getattr(type(table), name) is not getattr(Ops, name)
 
 
 def named(x: Any) -> Arrays:

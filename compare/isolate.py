@@ -5,23 +5,24 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.compare.diff import repeat_command
-from gnomon.compare.graft import Arrays, GraftedOps
-from gnomon.compare.lane import AnyEngine
+from gnomon.compare.graft import COMPOSITES, Arrays, GraftedOps
+from gnomon.compare.lane import AnyEngine, Lane
 from gnomon.compare.record import Config, Record, Tensor, WrongOp
 from gnomon.compare.report import Report
+from gnomon.compare.schedule import steps_of
+from gnomon.compare.unwatched import run_unwatched
 from gnomon.compare.verdict import judge
 from gnomon.reference.engine import Engine
-from gnomon.reference.errors import NonFiniteError, UsageError
+from gnomon.reference.errors import UsageError
 from gnomon.reference.protocol import Rows
 
 OPS = (
     "embed", "embed_positions", "select", "linear", "rms_norm", "layer_norm", "l2_norm", "rope", "add", "mul", "silu",
     "sigmoid", "gelu_tanh", "delta_decay", "split", "route", "experts", "kv_append", "scores", "exp_scores", "denom",
-    "mix", "causal_conv", "delta_rule",
+    "mix", "causal_conv", "delta_rule", *COMPOSITES,
 )  # fmt: skip
 Progress = Callable[[int, int], None]
 
@@ -58,30 +59,41 @@ class Watcher:
 
 
 def isolate(
-    engine_a: AnyEngine, engine_b: AnyEngine, ids: Sequence[int], steps: int = 4, progress: Progress | None = None
+    engine_a: AnyEngine,
+    engine_b: AnyEngine,
+    ids: Sequence[int],
+    steps: int = 4,
+    progress: Progress | None = None,
+    schedule: str = "whole",
 ) -> Report:
     """Run engine A greedily; run each op of engine B on A's inputs.
 
-    The report lists each wrong op once, with the number of places where it was wrong and its first mismatch.
-    Raises UsageError for ids or steps that cannot be run.
+    The report lists each wrong op once, with the number of places where it was wrong and its first mismatch. A fused op
+    of B is tried beside its steps. At last B runs the same tokens as a whole, watched and unwatched: what goes wrong
+    only there lies between its ops, in a plan, a graph or a batch.
+    Raises UsageError for ids, steps or a schedule that cannot be run.
     """
     if not ids or steps < 0:
         raise UsageError(f"Expected token ids and steps of at least 0 but got {len(ids)} ids and steps={steps}")
-    command = repeat_command(engine_a, engine_b, ids, "--steps", str(steps), "--isolate")
+    cut = () if schedule == "whole" else ("--schedule", schedule)
+    command = repeat_command(engine_a, engine_b, ids, "--steps", str(steps), "--isolate", *cut)
     watcher = Watcher(command)
     engine = grafted(engine_a, engine_b, (), watcher)
-    state, feed, done = engine.new(), list(ids), 0
-    try:
-        for done in range(steps + 1):
-            watcher.step, watcher.start, watcher.stop = done, state.length, state.length + len(feed)
-            logits, state = engine.forward(feed, state, want="all")
-            feed = [int(np.argmax(logits[-1]))]
-            if progress is not None:
-                progress(done + 1, steps + 1)
-    except NonFiniteError:
-        pass  # the op that made it has its record
+    feed, done = steps_of(ids, schedule), 0
+    total = len(feed) + steps
+    lane = Lane("expected", engine, schedule)
+    for done in range(total):
+        watcher.step, watcher.start, watcher.stop = done, lane.state.length, lane.state.length + len(feed[done])
+        lane.step(feed[done])
+        if lane.error is not None:
+            break  # the op that made it has its record
+        if len(feed) == done + 1:
+            feed.append([lane.choice])
+        if progress is not None:
+            progress(done + 1, total)
     config = Config(engine_a.describe(), engine_b.describe(), tuple(ids), steps, command)
-    records: list[Record] = [config, *watcher.tensors, *watcher.wrong.values()]
+    told = run_unwatched("observed", engine_b, feed[: done + 1], schedule)
+    records: list[Record] = [config, *watcher.tensors, *told, *watcher.wrong.values()]
     return Report.of(records, done + 1)
 
 

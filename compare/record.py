@@ -36,6 +36,7 @@ class Tensor:
     kind: "tap" (shown inside the step), "result" (logits the step gave back) or "state" (exported after it)
     step: 0 is the prompt, then one per token
     pos:  [first, one past the last) absolute position
+    schedule: how the prompt was cut into steps (compare/schedule.py)
     """
 
     seq: int
@@ -49,6 +50,7 @@ class Tensor:
     detail: str
     observed: Measure | None
     expected: Measure | None
+    schedule: str = "whole"
     type: str = field(default="tensor", init=False)
 
 
@@ -61,6 +63,7 @@ class Token:
     observed: int
     expected: int
     verdict: str = "differs"
+    schedule: str = "whole"
     type: str = field(default="token", init=False)
 
 
@@ -102,6 +105,7 @@ class FirstDivergence:
     verdict: str
     detail: str
     mismatch: Mismatch | None
+    schedule: str = "whole"
     type: str = field(default="first_divergence", init=False)
 
     @property
@@ -130,11 +134,43 @@ class WrongOp:
 
 
 @dataclass(frozen=True)
+class Unwatched:
+    """An engine's steps without a tap, held against its own watched run.
+
+    form: "alone", "last", "batch" or "cut" (compare/unwatched.py); rows: of its largest step
+    compared: logits and state arrays
+    step, name, detail: the first difference; mismatch: None where the step was refused
+    hidden_by: kinds of tensors, each of which hides the difference when it is watched; narrowest: the smallest set of
+    names found that does; tap, op: the first tensor of the wrong path that differs, and what made it;
+    inputs_equal: from equal inputs
+    """
+
+    side: Side
+    engine: str
+    form: str
+    schedule: str
+    rows: int
+    compared: int
+    step: int
+    verdict: str
+    name: str = ""
+    detail: str = ""
+    hidden_by: tuple[str, ...] = ()
+    narrowest: tuple[str, ...] = ()
+    tap: str = ""
+    op: str = ""
+    inputs_equal: bool = False
+    mismatch: Mismatch | None = None
+    type: str = field(default="unwatched", init=False)
+
+
+@dataclass(frozen=True)
 class Summary:
     """Totals over the records before it.
 
     compared, values, bytes, live: of tensors both sides have in one type and shape; live: the smaller count
     steps: finished by both engines
+    unwatched: runs without a tap that were held against a watched one
     """
 
     verdict: str
@@ -147,6 +183,7 @@ class Summary:
     live: int
     steps: int
     verdicts: dict[str, int]
+    unwatched: int = 0
     type: str = field(default="summary", init=False)
 
     def __post_init__(self) -> None:
@@ -154,7 +191,7 @@ class Summary:
             raise AssertionError("the totals of a report must add up")
 
 
-Record = Config | Tensor | Token | Problem | FirstDivergence | Histogram | WrongOp | Summary
+Record = Config | Tensor | Token | Problem | FirstDivergence | Histogram | WrongOp | Unwatched | Summary
 
 
 def to_dict(record: Record) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from gnomon.compare.mismatch import Place, listed
 from gnomon.compare.record import Config, FirstDivergence, Problem, Record, Summary, Tensor, Token, WrongOp
+from gnomon.compare.render_unwatched import beside, unwatched_lines
 from gnomon.compare.verdict import INCOMPARABLE, exit_code, worst
 
 LISTED = 10  # missing tensors, tokens and problems that are spelled out; the rest are counted
@@ -124,7 +125,8 @@ def terminal(records: Sequence[Record], table: bool = True) -> RenderableType:
         ]
     for r in reversed(records):  # the summary is the last record, the card comes just before it
         if isinstance(r, Summary):
-            parts.append(Text(headline(r), style=f"bold {_colour(r.verdict)}"))
+            parts.append(Text(headline(r) + beside(records, r), style=f"bold {_colour(r.verdict)}"))
+            parts += [Text(line, style="red") for line in unwatched_lines(records)]
         elif isinstance(r, FirstDivergence):
             parts.append(Panel(_card(r), title="first divergence", title_align="left", border_style=_colour(r.verdict)))
     wrong = [r for r in records if isinstance(r, WrongOp)]

@@ -10,7 +10,18 @@ from typing import Any
 from rich.console import Console
 
 from gnomon.compare import render
-from gnomon.compare.record import Config, FirstDivergence, Problem, Record, Summary, Tensor, Token, to_dict, to_jsonl
+from gnomon.compare.record import (
+    Config,
+    FirstDivergence,
+    Problem,
+    Record,
+    Summary,
+    Tensor,
+    Token,
+    Unwatched,
+    to_dict,
+    to_jsonl,
+)
 from gnomon.compare.verdict import INCOMPARABLE, exit_code, worst
 from gnomon.reference.aside import write_aside
 
@@ -101,7 +112,7 @@ def summarise(records: Sequence[Record], steps: int) -> Summary:
         for r in tensors
         if r.observed is not None and r.expected is not None and r.verdict not in INCOMPARABLE
     ]
-    found = [r.verdict for r in records if isinstance(r, Tensor | Token | Problem)]
+    found = [r.verdict for r in records if isinstance(r, Tensor | Token | Problem | Unwatched)]
     verdict = worst(found) if both else "not-run"
     return Summary(
         verdict=verdict,
@@ -114,4 +125,5 @@ def summarise(records: Sequence[Record], steps: int) -> Summary:
         live=sum(min(o.live, e.live) for o, e in both),
         steps=steps,
         verdicts=dict(Counter(r.verdict for r in tensors)),
+        unwatched=sum(isinstance(r, Unwatched) for r in records),
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from gnomon.compare.first import first_unequal
-from gnomon.compare.record import Config, FirstDivergence, Input, Problem, Record, Side, Tensor
+from gnomon.compare.record import Config, FirstDivergence, Input, Problem, Record, Side, Tensor, Unwatched
 from gnomon.compare.report import Report
 from gnomon.compare.trace_align import Unit, align
 from gnomon.compare.trace_import import Dump
@@ -44,7 +44,10 @@ def compare_traces(
         source = Renamed(observed, resolved)
     units = align(expected.records, source.records)
     done = min(_steps(m) + (m.failed is None) for _, m in sides)
-    return _report(units, expected, source, [config, *failed], done, digests, command)
+    unwatched = [record for side, m in sides for record in unwatched_of(side, m)]
+    if not all(m.unwatched for _, m in sides):  # one was written without: what is equal proves nothing then
+        unwatched = [record for record in unwatched if record.verdict != "identical"]
+    return _report(units, expected, source, [config, *failed, *unwatched], done, digests, command)
 
 
 def compare_dump(expected: Trace, dump: Dump, settings: dict[str, str], *, command: str = "") -> Report:
@@ -113,6 +116,15 @@ def settings_of(manifest: Manifest) -> dict[str, str]:
     """What a report says of a trace: its engine, and how it was made."""
     made = {"schedule": manifest.schedule} | ({"bytes": "digests only"} if manifest.digests_only else {})
     return manifest.engine | made
+
+
+def unwatched_of(side: Side, manifest: Manifest) -> list[Unwatched]:
+    """How the run of a trace came out without a tap, as its manifest says."""
+    engine = manifest.engine.get("engine", side)
+    return [
+        Unwatched(side=side, engine=engine, schedule=manifest.schedule, mismatch=None, **one)
+        for one in manifest.unwatched
+    ]
 
 
 def _config(manifest: Manifest, observed: dict[str, str], command: str) -> Config:

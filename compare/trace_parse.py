@@ -10,7 +10,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gnomon.compare.schedule import lengths
 from gnomon.compare.trace_record import BY_NAME, SCHEMA, Counts, Manifest, RowRecords, TraceRecord
+from gnomon.compare.unwatched import OBSERVED
+from gnomon.compare.verdict import WORDS
 from gnomon.reference import CONTRACT_VERSION
 from gnomon.reference.errors import UsageError
 from gnomon.reference.strict_json import parse_object, read_bytes, show
@@ -23,6 +26,11 @@ RECORD: Kinds = {
     "rows": dict, "op": str, "inputs": list, "shard": str,
 }  # fmt: skip
 BARE = {**RECORD, "shard": type(None)}  # a record whose bytes were not kept
+UNWATCHED: Kinds = {
+    "form": str, "rows": int, "compared": int, "step": int, "verdict": str, "name": str, "detail": str,
+    "hidden_by": list, "narrowest": list, "tap": str, "op": str, "inputs_equal": bool,
+}  # fmt: skip
+ULP = re.compile(r"ulp<=[0-9]{1,10}")
 COUNTS: Kinds = {"finite": int, "live": int, "rows_without_one": int}
 ROWS: Kinds = {"sha256": list, "finite": list, "live": list, "rows_without_one": list}
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -44,8 +52,7 @@ def read_manifest(folder: Path) -> Manifest:
     if not 1 <= prompt <= len(ids):
         raise UsageError(f"Expected a prompt of 1 to {len(ids)} ids in {what} but got {prompt}")
     schedule = _typed(d, "schedule", str, what)
-    if schedule not in ("one-pass", "row-by-row"):
-        raise UsageError(f"Expected schedule one-pass or row-by-row in {what} but got {show(schedule)}")
+    lengths(schedule, 1)
     return Manifest(
         contract=CONTRACT_VERSION,
         model=_typed(d, "model", str, what),
@@ -53,14 +60,24 @@ def read_manifest(folder: Path) -> Manifest:
         weights=tuple(_listed(d, "weights", str, what)),
         engine=_texts(d, "engine", what),
         versions=_texts(d, "versions", what),
-        schedule="one-pass" if schedule == "one-pass" else "row-by-row",
+        schedule=schedule,
         prompt=prompt,
         digests_only=_typed(d, "digests_only", bool, what),
         ids=ids,
         failed=None if d["failed"] is None else _typed(d, "failed", str, what),
+        unwatched=tuple(_unwatched(one, what) for one in _listed(d, "unwatched", dict, what)),
         records=_natural(d, "records", what),
         records_sha256=_sha256(d, "records_sha256", what),
     )
+
+
+def _unwatched(d: dict[str, Any], what: str) -> dict[str, Any]:
+    """How one form of the unwatched run came out."""
+    values = dict(zip(UNWATCHED, _fields(d, UNWATCHED, what), strict=True))
+    _all(str, [*values["hidden_by"], *values["narrowest"]], "names of taps", what)
+    if values["form"] not in OBSERVED or (values["verdict"] not in WORDS and not ULP.fullmatch(values["verdict"])):
+        raise UsageError(f"Expected a form and a verdict in {what} but got {show([values['form'], values['verdict']])}")
+    return values
 
 
 def read_records(path: Path, manifest: Manifest) -> tuple[TraceRecord, ...]:

@@ -13,11 +13,10 @@ from gnomon.compare import bits
 from gnomon.compare.bits import Uint16
 from gnomon.compare.verdict import Measure
 
-SCHEMA = 1
+SCHEMA = 2
 BLOCK = 1 << 16  # values counted at a time: what is made of them stays in the cache
 
 TraceKind = Literal["tap", "state"]
-Schedule = Literal["one-pass", "row-by-row"]
 UINT16: dict[str, Uint16] = {"tap": "u16", "state": "bf16"}  # what a uint16 array holds
 
 
@@ -100,6 +99,8 @@ class Manifest:
     model: name, and the digest over all weights; weights: their names, so that an input can be told from a tap
     engine: settings read back from the running engine
     ids:   every token that was run; the first `prompt` of them were given, the others chosen greedily
+    schedule: how the prompt was cut into steps (compare/schedule.py)
+    unwatched: how the same steps came out without a tap, one entry a form (compare/unwatched.py)
     failed: the step that was refused as not finite, in the engine's words; its taps are the last records
     records, records_sha256: lines of tensors.jsonl, and the digest of that file
     """
@@ -110,11 +111,12 @@ class Manifest:
     weights: tuple[str, ...]
     engine: dict[str, str]
     versions: dict[str, str]
-    schedule: Schedule
+    schedule: str
     prompt: int
     digests_only: bool
     ids: tuple[int, ...]
     failed: str | None
+    unwatched: tuple[dict[str, Any], ...]
     records: int
     records_sha256: str
 

@@ -19,13 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.compare import bits
-from gnomon.compare.lane import AnyEngine
+from gnomon.compare.digest_tap import Key
+from gnomon.compare.lane import AnyEngine, Results
+from gnomon.compare.record import Unwatched
+from gnomon.compare.schedule import steps_of
 from gnomon.compare.trace_measure import record_of
-from gnomon.compare.trace_record import UINT16, Manifest, Schedule, TraceKind, TraceRecord
+from gnomon.compare.trace_parse import UNWATCHED
+from gnomon.compare.trace_record import UINT16, Manifest, TraceKind, TraceRecord
 from gnomon.compare.trace_shard import ShardWriter
+from gnomon.compare.unwatched import OBSERVED, UnwatchedRuns
 from gnomon.reference import CONTRACT_VERSION
 from gnomon.reference.errors import NonFiniteError, UsageError
 from gnomon.reference.protocol import Rows
+from gnomon.reference.state import State
 
 
 def write_trace(
@@ -34,12 +40,15 @@ def write_trace(
     out: Path,
     *,
     steps: int = 0,
-    schedule: Schedule = "one-pass",
+    schedule: str = "whole",
     digests_only: bool = False,
+    unwatched: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Manifest:
-    """Run `ids`, in one step or row by row, then `steps` greedy tokens; the trace goes to the new directory `out`.
+    """Run `ids`, then `steps` greedy tokens; the trace goes to the new directory `out`.
 
+    schedule: how `ids` are cut into steps: "whole", "rows" or lengths such as "4-3-1-2"
+    unwatched: whether the same steps also run without a tap; the manifest says how they came out
     progress: told steps done and steps in all
     A step that the engine refuses as not finite ends the run; the trace says so and holds what was shown until then.
     Raises UsageError for an `out` that exists and is not empty, and for ids or steps that cannot be run.
@@ -50,10 +59,13 @@ def write_trace(
             f"Expected at least one token id, steps of at least 0 and at most max_positions={limit} positions "
             f"but got {len(ids)} ids and steps={steps}"
         )
-    feed = [[int(i) for i in ids]] if schedule == "one-pass" else [[int(i)] for i in ids]
+    if schedule == "ragged":
+        raise UsageError("Expected the schedule of one sequence but got schedule='ragged', which is a batch")
+    feed = steps_of([int(i) for i in ids], schedule)
     total = len(feed) + steps
     with TraceWriter(out, digests_only) as writer:
         state, failed = engine.new(), None
+        runs = UnwatchedRuns("observed", engine, OBSERVED if unwatched else (), schedule, len(feed[0]))
         for done in range(1, total + 1):
             try:
                 logits = engine.step(Rows.of([(state, feed[done - 1])]), "all", writer)
@@ -61,6 +73,7 @@ def write_trace(
                 failed = str(error)
                 feed = feed[:done]
                 break
+            runs.step(feed[done - 1], done - 1, results_of(engine, state, logits, done in (1, total)))
             if len(feed) == done < total:
                 feed.append([int(np.argmax(logits[-1]))])
             if progress is not None:
@@ -79,11 +92,29 @@ def write_trace(
             digests_only=digests_only,
             ids=tuple(i for tokens in feed for i in tokens),
             failed=failed,
+            unwatched=tuple(entry(record) for record in runs.records(feed)),
             records=writer.seq,
             records_sha256=writer.digest.hexdigest(),
         )
         writer.finish(manifest)
     return manifest
+
+
+def results_of(engine: AnyEngine, state: State, logits: NDArray[np.float32], with_state: bool) -> Results:
+    """What a step gave back, as a lane keeps it."""
+    out: Results = {("result", Key("logits", (state.length - len(logits), state.length))): logits}
+    if with_state:
+        out |= {("state", Key(name, (0, state.length))): array for name, array in engine.export(state).items()}
+    return out
+
+
+def entry(record: Unwatched) -> dict[str, Any]:
+    """A form of the unwatched run for the manifest, values left out."""
+    found = record.mismatch
+    said = {name: value for name, value in asdict(record).items() if name in UNWATCHED}
+    if found is not None and not record.detail:
+        said["detail"] = f"{found.count:,} of {found.values:,} values differ"
+    return said
 
 
 class TraceWriter:

@@ -176,7 +176,8 @@ def attended(
         y = attend("", new_q, new_k, new_v, rows, 0, k.shape[1], scale, window)
         ops.finish(rows, [y])
         state.commit([0] * (stop - start))
-    return ops.numpy(y)[-1].reshape(q.shape[1:])
+    last: F32 = ops.numpy(y)[-1].reshape(q.shape[1:])
+    return last
 
 
 def read_scale(text: str | float) -> float:

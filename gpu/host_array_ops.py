@@ -117,7 +117,7 @@ class HostArrayOps(HostOps[F32]):
     def attention(
         self, at: str, q: F32, k: F32, v: F32, rows: Rows, i: int, kv_heads: int, scale: float, window: int | None
     ) -> F32:
-        """Fused, as a plan has it. A table in which one of its steps was replaced composes it, so that the change shows."""
+        """Fused, as in a plan. A table in which one of its steps was replaced composes it, so that the change shows."""
         if any(getattr(getattr(self, name), "__func__", None) is not getattr(HostArrayOps, name) for name in STEPS):
             return super().attention(at, q, k, v, rows, i, kv_heads, scale, window)
         self.kv_append("", k, v, rows, i, kv_heads)

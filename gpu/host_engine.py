@@ -12,7 +12,7 @@ from gnomon.gpu.host_step import HostStep, table_of
 from gnomon.reference.engine import Engine
 from gnomon.reference.model import Model
 from gnomon.reference.protocol import F32, Rows, Tap, Want
-from gnomon.reference.taps import TappedOps
+from gnomon.reference.taps import TappedOps, last_rows, shown_pos
 
 
 class Room(NamedTuple):
@@ -73,11 +73,12 @@ class HostEngine(Engine[Any]):
             done = s.after + 1
             assert tap is not None
             if isinstance(s.value, Kept):
-                tap(s.name, kept_rows(rows, s.value), rows.pos, s.op, s.inputs)
+                value, pos = kept_rows(rows, s.value), shown_pos(rows)
             else:
-                pos = rows.pos[step.select] if s.value.selected and want == "last" else rows.pos
-                whole = out if s.value.buffer == 0 else room.arrays[s.value.buffer - 1]
-                tap(s.name, whole[: len(pos)].copy(), pos, s.op, s.inputs)
+                one = s.value.selected and want == "last"  # a row a sequence
+                whole, pos = out if s.value.buffer == 0 else room.arrays[s.value.buffer - 1], shown_pos(rows)
+                value, pos = whole[: len(rows.spans) if one else len(rows.ids)].copy(), pos[-1:] if one else pos
+            tap(s.name, last_rows(value, len(pos)), pos, s.op, s.inputs)
         self.host.team.run(plan.instructions, struct, done)
         return out
 

@@ -61,7 +61,7 @@ class Rows:
 
 
 class Tap(Protocol):
-    """Receives intermediate tensors in execution order. Taps need a step of one sequence."""
+    """Receives intermediate tensors in execution order. In a batch of several sequences it is shown the last one's."""
 
     def wants(self, name: str) -> bool:
         """False: no copy, no synchronisation, and a fused path stays fused."""

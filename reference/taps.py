@@ -5,6 +5,7 @@ Names: `embed`, `blocks.{i}.ln1`, `blocks.{i}.attn.{q,k,v,gate,q_norm,k_norm,q_r
 `logits`; delta layers: `blocks.{i}.delta.{qkv,z,beta,decay,conv_out,v,q,k,o,gated,out}`; mixtures of experts:
 `blocks.{i}.mlp.{router,probs,experts,out}`; and the state as it is appended, `blocks.{i}.kv.{k,v}`. The position is a
 field of the record, never part of a name. `scores` and `exp` are [rows, heads, T]; every other tap is [rows, width].
+Of a batch of several sequences the rows of the last one are shown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.reference.errors import UsageError
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import F32, Handle, Ops, Rows, Tap, Want
 from gnomon.reference.state import Cache, State
@@ -28,12 +28,10 @@ class TappedOps(Ops[A]):
     name inside it; then it is composed here from primitives, and the bytes are the same by the contract."""
 
     def __init__(self, inner: Ops[A], tap: Tap, rows: Rows, weights: Mapping[str, Handle]) -> None:
-        if len(rows.spans) != 1:
-            raise UsageError(f"Expected a step of one sequence under a tap but got {len(rows.spans)} sequences")
         self.inner = inner
         self.tap = tap
         self.rows = rows
-        self.pos: NDArray[np.int64] = rows.pos  # of the rows in flight; `select` narrows it
+        self.pos = shown_pos(rows)  # of the rows in flight; `select` narrows it
         self.sources: dict[int, tuple[str, ...]] = {id(w): (name,) for name, w in weights.items()}
         self.alive: list[Any] = []  # an id stays unique only while its object lives
 
@@ -46,8 +44,9 @@ class TappedOps(Ops[A]):
         self.alive.append(result)
         self.sources[id(result)] = (at,) if at else read
         if at and self.tap.wants(at):
-            value: Any = result[0] if isinstance(result, list) else result
-            self.tap(at, self.inner.numpy(value), self.pos, op, read)
+            value: Any = result[-1] if isinstance(result, list) else result
+            copy = self.inner.numpy(value)
+            self.tap(at, last_rows(copy, len(self.pos)) if len(self.rows.spans) > 1 else copy, self.pos, op, read)
         return result
 
     def pack(self, weight: Weight) -> Handle:
@@ -88,7 +87,7 @@ class TappedOps(Ops[A]):
 
     def select(self, at: str, x: A, rows: Rows, want: Want) -> A:
         if want != "all":
-            self.pos = rows.pos[[span.stop - 1 for span in rows.spans]]
+            self.pos = self.pos[-1:]
         return self._show(at, "select", self.inner.select(at, x, rows, want), x)
 
     def linear(self, at: str, x: A, w: Handle, b: Handle | None = None) -> A:
@@ -186,3 +185,13 @@ class TappedOps(Ops[A]):
 
     def swiglu(self, at: str, gate: A, up: A) -> A:
         return self._show(at, "swiglu", self.inner.swiglu(at, gate, up), gate, up)
+
+
+def shown_pos(rows: Rows) -> NDArray[np.int64]:
+    """The positions of the rows that a tap is shown: those of the last sequence of the step."""
+    return rows.pos[rows.spans[-1].start :] if rows.spans else rows.pos
+
+
+def last_rows(value: F32, count: int) -> F32:
+    """The last `count` rows of a copy, as a copy of their own."""
+    return value if len(value) == count else value[len(value) - count :].copy()

@@ -77,7 +77,7 @@ class ShownOtherwise(Engine):
                 for shown in engine.show(name, value, pos):
                     tap(*shown, op, inputs)
 
-        return super().step(rows, want, Between())
+        return super().step(rows, want, Between() if tap else None)
 
 
 def shows(tap, change):
@@ -132,7 +132,7 @@ class ForgetsExport(Engine):
 
 
 class OtherChoice(Engine):
-    """Prefers token 3 after every step of one row, in the logits it gives back; `fed`: the ids of every step"""
+    """Prefers token 3 after every step of one row, in the logits it gives back; `fed`: the ids of every watched step"""
 
     def __init__(self):
         super().__init__("other", MODEL, NumpyOps())
@@ -140,7 +140,7 @@ class OtherChoice(Engine):
 
     def step(self, rows, want="last", tap=None):
         logits = super().step(rows, want, tap)
-        self.fed.append(rows.ids.tolist())
-        if len(logits) == 1:
+        self.fed += [rows.ids.tolist()] if tap else []
+        if rows.spans[-1].stop - rows.spans[-1].start == 1:
             logits[-1, 3] = 1e6
         return logits

@@ -222,7 +222,7 @@ def test_the_second_run_wants_what_the_first_run_wanted():
             wanted.append("fused")
             return super().attention(*arguments)
 
-    report = diff(reference(), Engine("notes", MODEL, Notes("blocks.1.mlp.up")), IDS, steps=1)
+    report = diff(reference(), Engine("notes", MODEL, Notes("blocks.1.mlp.up")), IDS, steps=1, unwatched=False)
     assert report.first_divergence.tap == "blocks.1.mlp.up"
     assert wanted == []
 

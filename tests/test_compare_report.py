@@ -47,6 +47,7 @@ def test_json_says_what_the_report_says(report):
         "problem",
         "first_divergence",
         "histogram",
+        "unwatched",
         "summary",
     }
 

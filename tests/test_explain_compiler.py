@@ -136,7 +136,7 @@ def test_no_trace_of_compiled_code_goes_without_its_name(
 ) -> None:
     at, right, shadow = engines
     write_trace(right, IDS, tmp_path / "right")
-    write_trace(shadow, IDS, tmp_path / "compiled", schedule="row-by-row")
+    write_trace(shadow, IDS, tmp_path / "compiled", schedule="rows")
     words = ["gnomon", "explain", str(tmp_path / "right"), str(tmp_path / "compiled")]
     monkeypatch.setattr("sys.argv", words)
     with pytest.raises(SystemExit) as left:

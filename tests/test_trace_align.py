@@ -22,11 +22,11 @@ def ways(tmp_path_factory):
     made = tmp_path_factory.mktemp("ways")
     make(made / "prompt and steps", steps=2)
     ids = [*IDS, *reference().generate(IDS, 2)]
-    for name, schedule in (("one pass", "one-pass"), ("row by row", "row-by-row")):
+    for name, schedule in (("one pass", "whole"), ("row by row", "rows")):
         write_trace(reference(), ids, made / name, schedule=schedule)
     write_trace(reference(), ids, made / "digests", digests_only=True)
     write_trace(
-        Engine("numpy", MODEL, NumpyOps()), ids, made / "digests row by row", schedule="row-by-row", digests_only=True
+        Engine("numpy", MODEL, NumpyOps()), ids, made / "digests row by row", schedule="rows", digests_only=True
     )
     return made
 
@@ -48,7 +48,7 @@ def test_the_cut_into_steps_changes_no_verdict(ways, expected, observed, digests
 @pytest.mark.parametrize("digests", [False, True], ids=["bytes", "digests"])
 def test_a_fault_of_one_op_is_named_across_schedules(ways, tmp_path, digests):
     ids = [*IDS, *reference().generate(IDS, 2)]
-    write_trace(Engine("shadow", MODEL, ReversedSum("blocks.1.mlp.up")), ids, tmp_path / "t", schedule="row-by-row")
+    write_trace(Engine("shadow", MODEL, ReversedSum("blocks.1.mlp.up")), ids, tmp_path / "t", schedule="rows")
     report = compare(ways / "one pass", tmp_path / "t", digests=digests)
     card = report.first_divergence
     assert (card.tap, card.op, card.inputs_equal, report.exit_code) == ("blocks.1.mlp.up", "linear", True, 1)

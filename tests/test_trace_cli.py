@@ -11,10 +11,10 @@ from trace_edits import IDS, Opened, copied, make, run
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory):
     made = tmp_path_factory.mktemp("traces")
-    return make(made / "one pass"), make(made / "row by row", "row-by-row")
+    return make(made / "one pass"), make(made / "row by row", "rows")
 
 
-@pytest.mark.parametrize("options", [[], ["--row-by-row"], ["--digests-only"], ["--steps", "2"]], ids=str)
+@pytest.mark.parametrize("options", [[], ["--schedule", "rows"], ["--digests-only"], ["--steps", "2"]], ids=str)
 def test_trace_and_compare_agree_with_themselves(tmp_path, capsys, options):
     for name in ("a", "b"):
         assert run("trace", "micro", "--ids", "5,80,13", "-o", tmp_path / name, *options)[0] == 0

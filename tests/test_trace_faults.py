@@ -24,7 +24,7 @@ def plain(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def by_row(tmp_path_factory):
-    return make(tmp_path_factory.mktemp("rows") / "trace", "row-by-row")
+    return make(tmp_path_factory.mktemp("rows") / "trace", "rows")
 
 
 def test_the_trace_under_test_holds_every_type(typed):

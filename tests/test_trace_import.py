@@ -29,7 +29,7 @@ LENS = {  # hook -> tap, heads
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory):
     made = tmp_path_factory.mktemp("traces")
-    return make(made / "one pass"), make(made / "row by row", "row-by-row")
+    return make(made / "one pass"), make(made / "row by row", "rows")
 
 
 @pytest.fixture

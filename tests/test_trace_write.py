@@ -83,7 +83,7 @@ def test_tensors_go_to_the_next_shard_when_one_is_full(tmp_path, monkeypatch, li
     for shard in shards:
         tensors = load_file(shard)
         assert limit == "header" or len(tensors) == 1 or sum(t.nbytes for t in tensors.values()) <= 4000
-    assert compare(make(tmp_path / "rows", "row-by-row"), folder).verdict == "identical"
+    assert compare(make(tmp_path / "rows", "rows"), folder).verdict == "identical"
 
 
 def test_memory_does_not_grow_with_the_trace(tmp_path):
@@ -143,20 +143,20 @@ def test_an_interrupted_run_leaves_nothing(tmp_path, stop):
     ("ids", "steps", "message"),
     [([], 0, "at least one token"), ([1], -1, "steps=-1"), ([1], 4096, "max_positions=4096"), ([97], 0, "0 to 96")],
 )
-@pytest.mark.parametrize("schedule", ["one-pass", "row-by-row"])
+@pytest.mark.parametrize("schedule", ["whole", "rows"])
 def test_what_cannot_be_run_is_refused_and_leaves_nothing(tmp_path, ids, steps, message, schedule):
     with pytest.raises(UsageError, match=message):
         write_trace(reference(), ids, tmp_path / "t", steps=steps, schedule=schedule)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("schedule", ["one-pass", "row-by-row"])
+@pytest.mark.parametrize("schedule", ["whole", "rows"])
 @pytest.mark.parametrize("start", [0, 5, 9])
 def test_a_step_that_is_refused_is_part_of_the_trace(tmp_path, schedule, start):
     broken = make(tmp_path / "broken", schedule, Engine("broken", MODEL, Constant(np.nan, start)), steps=3)
     manifest = Trace(broken).manifest
     assert "gave NaN or infinity" in manifest.failed
-    assert len(manifest.ids) == (max(8, start + 1) if schedule == "one-pass" else start + 1)
+    assert len(manifest.ids) == (max(8, start + 1) if schedule == "whole" else start + 1)
     assert all(r.kind == "tap" for r in Trace(broken).records)
     report = compare(make(tmp_path / "whole", schedule, steps=3), broken)
     assert [p.verdict for p in report.records if isinstance(p, Problem)] == ["nonfinite"]

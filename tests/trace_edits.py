@@ -48,7 +48,7 @@ class EveryType(ShownOtherwise):
         return {name: (a.view(np.uint32) >> 16).astype(np.uint16) for name, a in super().export(state).items()}
 
 
-def make(folder, schedule="one-pass", engine=None, **options):
+def make(folder, schedule="whole", engine=None, **options):
     """A trace of the small model, or of another engine on it."""
     write_trace(engine or reference(), IDS, folder, schedule=schedule, **options)
     return folder

@@ -4,11 +4,21 @@ from typing import Annotated
 
 import typer
 
-from gnomon.cli.options import ArmOption, IdsOption, JsonOption, KvOption, ModelArgument, PromptOption, prompt_ids
+from gnomon.cli.options import (
+    ArmOption,
+    IdsOption,
+    JsonOption,
+    KvOption,
+    ModelArgument,
+    PromptOption,
+    SchedulesOption,
+    prompt_ids,
+)
 from gnomon.cli.show import HtmlOption, progress_bar, show
 from gnomon.compare.diff import diff
 from gnomon.compare.isolate import grafted
 from gnomon.compare.isolate import isolate as isolated
+from gnomon.compare.schedule import named
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
 from gnomon.reference.errors import UsageError
@@ -26,6 +36,7 @@ def command(
     op_set: Annotated[
         str | None, typer.Option("--op-set", help="only these ops come from the second engine, such as linear,mix")
     ] = None,
+    schedule: SchedulesOption = "whole",
     arm: ArmOption = "f32",
     kv: KvOption = "f32",
     html: HtmlOption = None,
@@ -36,6 +47,9 @@ def command(
         raise UsageError(f"Expected --engine twice, such as -e numpy -e mlx, but got {len(engines)}")
     if isolate and op_set is not None:
         raise UsageError("Expected --isolate or --op-set but got both")
+    schedules = named(schedule)
+    if isolate and len(schedules) > 1:
+        raise UsageError(f"Expected one --schedule with --isolate but got {schedule!r}")
     loaded = load(model)
     tokens = prompt_ids(loaded, ids, prompt, default="def main(" if loaded.tokenizer else None)
     expected, observed = (make_engine(name, loaded, arm, kv) for name in engines)
@@ -46,9 +60,9 @@ def command(
             bar.update(task, completed=done, total=total)
 
         if isolate:
-            report = isolated(expected, observed, tokens, steps, progress)
+            report = isolated(expected, observed, tokens, steps, progress, schedules[0])
         else:
             if op_set is not None:
                 observed = grafted(expected, observed, [name for name in op_set.split(",") if name])
-            report = diff(expected, observed, tokens, steps, progress)
+            report = diff(expected, observed, tokens, steps, progress, schedules)
     return show(report, as_json, html)

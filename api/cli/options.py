@@ -36,6 +36,15 @@ EngineOption = Annotated[
 ]
 IdsOption = Annotated[str | None, typer.Option("--ids", help="token ids, such as 1,2,3")]
 PromptOption = Annotated[str | None, typer.Option("--prompt", "-p", help="text, for a model with a tokenizer")]
+ScheduleOption = Annotated[
+    str, typer.Option("--schedule", help="how the prompt is cut into steps: whole, rows, or lengths as 4-3-1-2")
+]
+SchedulesOption = Annotated[
+    str,
+    typer.Option(
+        "--schedule", help="how the prompt is cut into steps, such as whole,rows,4-3-1-2,ragged: one or several"
+    ),
+]
 ArmOption = Annotated[str, typer.Option("--arm", help="what linear multiplies: f32, bf16 or int8")]
 KvOption = Annotated[str, typer.Option("--kv", help="how keys and values are stored: f32, bf16 or int8")]
 TemperatureOption = Annotated[float, typer.Option("--temperature", help="0: greedy; else from 2^-20 to 2^20")]

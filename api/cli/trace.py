@@ -8,8 +8,18 @@ from typing import Annotated
 
 import typer
 
-from gnomon.cli.options import EngineOption, IdsOption, JsonOption, ModelArgument, PromptOption, prompt_ids
+from gnomon.cli.options import (
+    EngineOption,
+    IdsOption,
+    JsonOption,
+    ModelArgument,
+    PromptOption,
+    ScheduleOption,
+    prompt_ids,
+)
 from gnomon.cli.show import progress_bar
+from gnomon.compare.render_unwatched import unwatched_lines
+from gnomon.compare.trace_compare import unwatched_of
 from gnomon.compare.trace_write import write_trace
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
@@ -23,9 +33,7 @@ def command(
     engine: EngineOption = "numpy",
     steps: Annotated[int, typer.Option("--steps", min=0, help="greedy tokens after the prompt")] = 0,
     digests_only: Annotated[bool, typer.Option("--digests-only", help="keep digests, no values")] = False,
-    one_pass: Annotated[
-        bool, typer.Option("--one-pass/--row-by-row", help="the prompt in one step, or one step per position")
-    ] = True,
+    schedule: ScheduleOption = "whole",
     as_json: JsonOption = False,
 ) -> int:
     """Write a trace: every tap of every step, the state at the end, and what they were made from."""
@@ -40,7 +48,7 @@ def command(
             tokens,
             out,
             steps=steps,
-            schedule="one-pass" if one_pass else "row-by-row",
+            schedule=schedule,
             digests_only=digests_only,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
@@ -51,4 +59,7 @@ def command(
         print(f"{out}: {manifest.records} {kept} of {len(manifest.ids)} positions, {running.name} on {loaded.name}")
         if manifest.failed is not None:
             print(manifest.failed)
-    return 0 if manifest.failed is None else 1
+        for line in unwatched_lines(unwatched_of("observed", manifest)):
+            print(line)
+    same = all(form["verdict"] == "identical" for form in manifest.unwatched)
+    return 0 if manifest.failed is None and same else 1
