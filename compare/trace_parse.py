@@ -77,7 +77,7 @@ def _unwatched(d: dict[str, Any], what: str) -> dict[str, Any]:
     _all(str, [*values["hidden_by"], *values["narrowest"]], "names of taps", what)
     if values["form"] not in OBSERVED or (values["verdict"] not in WORDS and not ULP.fullmatch(values["verdict"])):
         raise UsageError(f"Expected a form and a verdict in {what} but got {show([values['form'], values['verdict']])}")
-    return values
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def read_records(path: Path, manifest: Manifest) -> tuple[TraceRecord, ...]:

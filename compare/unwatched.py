@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from gnomon.compare.digest_tap import Key
-from gnomon.compare.hidden import located, located_cut
+from gnomon.compare.hidden import Located, located, located_cut
 from gnomon.compare.lane import UINT16, AnyEngine, Array, Lane, Results
 from gnomon.compare.record import Kind, Side, Unwatched
 from gnomon.compare.schedule import steps_of
@@ -90,22 +90,17 @@ class UnwatchedRuns:
 
         feed: the ids of every step that ran
         """
-        return [self._record(run, feed) for run in self.runs if run.rows]
+        known: list[Located] = []
+        return [self._record(run, feed, known) for run in self.runs if run.rows]
 
-    def _record(self, run: Run, feed: Sequence[list[int]]) -> Unwatched:
+    def _record(self, run: Run, feed: Sequence[list[int]], known: list[Located]) -> Unwatched:
         same = Unwatched(
             self.side, self.engine.name, run.form, self.schedule, run.rows, run.compared, run.step, "identical"
         )
         if run.same:
             return same
-        if run.form == "cut" and run.step == 0:
-            where = located_cut(lambda: Lane(self.side, self.engine), feed[0], steps_of(feed[0], CUT))
-        else:
-            where = located(
-                lambda: lane_of(self.side, self.engine, run.form, self.schedule, len(feed[0])),
-                lambda: Lane(self.side, self.engine, self.schedule),
-                feed[: run.step + 1],
-            )
+        where = self._located(run, feed[: run.step + 1], known)
+        known.append(where)
         found = run.first
         return replace(
             same,
@@ -115,6 +110,23 @@ class UnwatchedRuns:
             mismatch=None if found is None else found.mismatch,
             **vars(where),
         )
+
+    def _located(self, run: Run, feed: Sequence[list[int]], known: Sequence[Located]) -> Located:
+        """known: what was found in other forms, which is tried first"""
+
+        def unwatched() -> Lane:
+            return lane_of(self.side, self.engine, run.form, self.schedule, len(feed[0]))
+
+        def watched() -> Lane:
+            return Lane(self.side, self.engine, self.schedule)
+
+        if run.form != "cut":
+            return located(unwatched, watched, feed, known)
+        parts = steps_of(feed[0], CUT)
+        if run.step == 0 and (where := located_cut(watched, feed[0], parts)).tap:
+            return where
+        where = located(unwatched, watched, [*parts, *feed[1:]], known)
+        return replace(where, step=max(0, where.step - len(parts) + 1))  # as the steps of the run are counted
 
 
 def run_unwatched(

@@ -4,6 +4,8 @@ micro.json      tensors of micro by the scalar oracle (tests/oracle), which shar
 tokenizer.json  ids of texts by the tokenizers library; hashes of the parts of the embedded tokenizer
 models.json     digests of the weights of the embedded models
 headers.json    digests of the headers of the gates, so that none changes unseen
+
+And api/vectors/runs/micro.json: every row of logits and the state of a long run of micro, for `gnomon selftest`.
 """
 
 import hashlib
@@ -18,6 +20,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 OUT = HERE.parent / "gates" / "golden"
+RUNS = HERE.parent / "api" / "vectors" / "runs" / "micro.json"
 sys.path.insert(0, str(HERE))
 
 import numpy as np  # noqa: E402 - the oracle lies beside this script
@@ -95,6 +98,26 @@ def micro() -> dict[str, Any]:
     }
 
 
+def runs() -> dict[str, Any]:
+    """A run of more rows than a batcher computes at once and than two chunks of positions hold."""
+    ids = [(11 * i * i + 29 * i + 5) % VOCAB for i in range(300)]
+    run = model.run(micro_config(), stored_weights(), ids)
+    return {
+        "origin": "tests/make_golden.py: the scalar oracle in tests/oracle, Python floats rounded to f32 at every step",
+        "model": "micro",
+        "weights": models.micro().digest,
+        "ids": ids,
+        "rows": [digest_of(leaves(row)) for row in run.tensors["logits"]],
+        "state": {name: digest_of(leaves(values)) for name, values in run.state.items()},
+    }
+
+
+def digest_of(numbers: Iterable[float]) -> str:
+    """SHA-256 of little-endian f32."""
+    values = list(numbers)
+    return hashlib.sha256(struct.pack(f"<{len(values)}f", *values)).hexdigest()
+
+
 def byte_symbols() -> dict[int, str]:
     """The alphabet of byte-level tokenizers, as GPT-2's encoder.py builds it."""
     printing = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAC + 1), *range(0xAE, 0xFF + 1)]
@@ -148,7 +171,7 @@ def headers() -> dict[str, Any]:
     return {"headers": {name: gate.header.digest for name, gate in (GATES | EXPERIMENTS).items()}}
 
 
-MAKE = {"micro": micro, "tokenizer": tokenizer, "models": digests, "headers": headers}
+MAKE = {"micro": micro, "runs": runs, "tokenizer": tokenizer, "models": digests, "headers": headers}
 
 
 def written(value: Any, indent: str = "") -> str:
@@ -166,7 +189,7 @@ def written(value: Any, indent: str = "") -> str:
 def main(names: Iterable[str]) -> None:
     """Write the named files, or all."""
     for name in names or MAKE:
-        path = OUT / f"{name}.json"
+        path = RUNS if name == "runs" else OUT / f"{name}.json"
         path.write_text(written(MAKE[name]()) + "\n", "utf-8")
         print(path.name, path.stat().st_size, "bytes")
 

@@ -1,4 +1,4 @@
-"""`gnomon selftest`: known answers through the ops of an engine."""
+"""`gnomon selftest`: known answers through the ops of an engine, and through whole runs of a small model."""
 
 import json
 from importlib.resources import as_file, files
@@ -11,6 +11,7 @@ from rich.table import Table
 from gnomon import models
 from gnomon.cli.options import JsonOption, present
 from gnomon.cli.show import Output
+from gnomon.compare.known_runs import known_runs
 from gnomon.compare.vectors import Result, run_vectors
 from gnomon.engines import engine as make_engine
 from gnomon.reference.errors import UsageError
@@ -39,6 +40,8 @@ def answered(name: str, vectors: Path | None, as_json: bool) -> int:
     running = make_engine(name, models.micro())
     with as_file(files("gnomon") / "vectors") as built_in:
         results = list(run_vectors(vectors or built_in, running.ops))
+    if vectors is None:
+        results += known_runs(running, (files("gnomon") / "vectors" / "runs" / "micro.json").read_text("utf-8"))
     counts = {verdict: sum(r.verdict == verdict for r in results) for verdict in ("PASS", "FAIL", "NOT RUN")}
     if as_json:
         print(json.dumps({"engine": running.name, **counts, "cases": [vars(r) for r in results]}))
