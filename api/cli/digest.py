@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from typing import Annotated, Any
 
 import numpy as np
@@ -70,7 +71,14 @@ def command(
         if steps:
             print("greedy", *result["greedy"])
         print("last_logits", result["last_logits_sha256"])
-    return 0
+    if result["logits_sha256"] == result["unwatched_logits_sha256"]:
+        return 0
+    print(
+        f"Expected the same logits watched and unwatched but engine {running.name} gave others without a tap; "
+        f"`gnomon diff {loaded.name} -e numpy -e {running.name}` says where",
+        file=sys.stderr,
+    )
+    return 1
 
 
 def digest(engine: Engine[Any], ids: list[int], steps: int, advance: Any = lambda: None) -> dict[str, Any]:
@@ -78,16 +86,20 @@ def digest(engine: Engine[Any], ids: list[int], steps: int, advance: Any = lambd
 
     logits_sha256: logits of all prompt rows [rows, vocab]; greedy: ids decoded one at a time after the prompt;
     last_logits_sha256: the row produced after consuming the last of them; taps, state: after the prompt pass
+    unwatched_logits_sha256: of the same prompt rows without a tap, from which decoding goes on
     """
     tap = Hashes()
     logits, state = engine.forward(ids, want="all", tap=tap)
     advance()
+    plain, after = engine.forward(ids, want="all")
     result = {
         "logits_sha256": sha256(logits),
+        "unwatched_logits_sha256": sha256(plain),
         "taps": tap.taps,
         "state": {name: sha256(array) for name, array in engine.export(state).items()},
     }
     greedy: list[int] = []
+    logits, state = plain, after
     for _ in range(steps):
         greedy.append(int(np.argmax(logits[-1])))
         logits, state = engine.forward([greedy[-1]], state)
