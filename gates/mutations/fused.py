@@ -38,7 +38,7 @@ STALE_CONVOLUTION: Final[tuple[Edit, ...]] = (
 
 MUTATIONS = (
     Mutation(
-        "X50 fused_reciprocal", "fused attention multiplies by 1 / denom where it should divide", "kernel source",
+        "X60 fused_reciprocal", "fused attention multiplies by 1 / denom where it should divide", "kernel source",
         kernels_edited(*RECIPROCAL), *these({*ORACLE, *REFERENCE, "observer", "repeat"}),
         UNWATCHED + "Gates that run an engine with and without a tap see two engines in one; those that only run it "
         "without agree with themselves.",
@@ -46,7 +46,7 @@ MUTATIONS = (
         corrected="repeat was held to be blind, but one of its runs is under a tap.",
     ),
     Mutation(
-        "X51 convolution_stale_for_two_rows",
+        "X61 convolution_stale_for_two_rows",
         "rows 2 and 3 of a step behind another read the last row of the state for their own first one", "kernel source",
         kernels_edited(*STALE_CONVOLUTION), *these({*REFERENCE, "chunk", "isolation", "batch", "speculative"}),
         "It takes a step of several rows behind another one: a prompt in one step and single rows never show it, so "
