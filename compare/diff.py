@@ -117,7 +117,7 @@ def _check(engine: AnyEngine, ids: Sequence[int], steps: int) -> None:
 
 
 def other_model(a: AnyEngine, b: AnyEngine) -> list[Problem]:
-    """Why the two engines cannot be compared: one problem per field of the config and, for the weights, their digest."""
+    """Why the two engines cannot be compared: one problem per field of the config, and one for the weights."""
     if a.model is b.model:
         return []
     found = [tuple(one) for one in differences(arithmetic(a.model), arithmetic(b.model))]
