@@ -77,7 +77,7 @@ MUTATIONS = (
     ),
     Mutation(
         "X51 load_other_eps", "the epsilon of the norms is read as twice itself", "loader", loaders.other_eps,
-        *only("loader", "golden"), LOADED + "; the pinned config differs, and so do the norms of micro.", says="has eps",
+        *only("loader", "golden"), LOADED + "; the pinned config and the norms of micro differ.", says="has eps",
     ),
     Mutation(
         "M38 cmp_nan", "NaN equals NaN", "comparator", comparators.lenient(comparators.equal_with_nan),
