@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import model_files
 from gnomon.cli import app
 from gnomon.cli.digest import digest
 from gnomon.compare.bisect import bisect
@@ -32,6 +33,7 @@ from gnomon.decode.transcript import IncomparableError, produce, verify
 from gnomon.decode.transcript_file import parse
 from gnomon.gates.receipt_compare import differences
 from gnomon.gates.transcript import opened, sealed
+from gnomon.loading import load
 from gnomon.models import folder, micro
 from gnomon.models.micro import CONFIG
 from gnomon.reference import identity as covered
@@ -302,6 +304,19 @@ def test_an_epsilon_stored_as_f32_is_the_one_written_in_decimals(own: Engine[Any
     """GGUF stores f32, config.json decimals; arithmetic uses f32."""
     assert identity(engine(perturbed("eps", float(np.float32(1e-5))))) == identity(own)
     assert identity(engine(perturbed("rope.theta", 10000))) == identity(own)
+
+
+def test_a_state_moves_between_two_files_of_one_model(tmp_path: Path) -> None:
+    """A directory that is called mistral, whose epsilon is a decimal, and a GGUF file that is called llama."""
+    config = model_files.config()
+    arrays = model_files.tensors(config)
+    given = {**config, "model_type": "mistral", "sliding_window": None}
+    model_files.write_directory(tmp_path / "directory", given, arrays)
+    model_files.write_gguf(tmp_path / "model.gguf", config, arrays)
+    first, second = (engine(load(tmp_path / name)) for name in ("directory", "model.gguf"))
+    assert first.model.config != second.model.config
+    assert receive(second, [file_of(first, IDS)]).ids == IDS
+    assert file_of(second, IDS) == file_of(first, IDS)
 
 
 # The whole way, on files.
