@@ -34,8 +34,10 @@ def explain_traces(expected: Trace, observed: Trace, model: Model, name: str | N
             raise UsageError(f"Expected a whole trace but in the {p.side} one, {p.message}; record it again")
     taps = [t for t in report.tensors if t.kind == "tap"]
     if not taps:
-        why = next((p.message for p in report.records if isinstance(p, Problem)), "they share no tensor")
-        raise UsageError(f"Expected two traces that can be compared but got: {why}")
+        why = next(
+            (p.message for p in report.records if isinstance(p, Problem)), "Expected a tensor that both traces have"
+        )
+        raise UsageError(f"{why}; nothing can be explained across that")
     if name is not None:
         taps = [t for t in taps if t.name == name]
         if not taps:
