@@ -13,6 +13,7 @@ from gnomon.compare.diff import diff
 from gnomon.compare.isolate import OPS, grafted
 from gnomon.compare.lane import AnyEngine
 from gnomon.reference.errors import UsageError
+from gnomon.reference.identity import arithmetic, differences
 
 Trial = Callable[[frozenset[str]], bool]  # ops moved to the first engine -> the runs are identical
 
@@ -38,11 +39,13 @@ def bisect(
     progress: Callable[[str], None] | None = None,
 ) -> Culprits:
     """Search with runs of `ids` and `steps` greedy tokens. repeats: a set passes only if it is identical each time, for
-    faults that come and go. log: JSON lines, one per set tried. Raises UsageError for a log of another search."""
+    faults that come and go. log: JSON lines, one per set tried. Raises UsageError for a log of another search and
+    for engines of other models."""
     if repeats < 1:
         raise UsageError(f"Expected at least one run per set but got repeats={repeats}")
-    header = {"a": engine_a.name, "b": engine_b.name, "model": engine_a.model.digest, "ids": list(ids),
-              "steps": steps, "repeats": repeats}  # fmt: skip
+    grafted(engine_a, engine_b, ())  # engines of other models are refused before a log is begun
+    header = {"a": engine_a.name, "b": engine_b.name, "model": engine_a.model.digest,
+              "config": arithmetic(engine_a.model), "ids": list(ids), "steps": steps, "repeats": repeats}  # fmt: skip
     known = read_log(log, header) if log else {}
     counts = {"trials": 0, "resumed": 0}
 
@@ -99,8 +102,8 @@ def read_log(log: Path, header: dict[str, object]) -> dict[frozenset[str], bool]
     known: dict[frozenset[str], bool] = {}
     lines = log.read_text(encoding="utf-8").splitlines()
     try:
-        if json.loads(lines[0]) != header:
-            raise ValueError("it is of another search")
+        for field, ours, theirs in differences(header, dict(json.loads(lines[0]))):
+            raise ValueError(f"it is of another search, of {field}={theirs} where this one has {field}={ours}")
         for number, line in enumerate(lines[1:]):
             try:
                 answer = json.loads(line)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.compare.diff import repeat_command
+from gnomon.compare.diff import other_model, repeat_command
 from gnomon.compare.graft import Arrays, GraftedOps
 from gnomon.compare.lane import AnyEngine
 from gnomon.compare.record import Config, Record, Tensor, WrongOp
@@ -63,11 +63,15 @@ def isolate(
     """Run engine A greedily; run each op of engine B on A's inputs.
 
     The report lists each wrong op once, with the number of places where it was wrong and its first mismatch.
-    Raises UsageError for ids or steps that cannot be run.
+    Engines of other models are not compared: `not-run`. Raises UsageError for ids or steps that cannot be run.
     """
     if not ids or steps < 0:
         raise UsageError(f"Expected token ids and steps of at least 0 but got {len(ids)} ids and steps={steps}")
     command = repeat_command(engine_a, engine_b, ids, "--steps", str(steps), "--isolate")
+    config = Config(engine_a.describe(), engine_b.describe(), tuple(ids), steps, command)
+    problems = other_model(engine_a, engine_b)
+    if problems:
+        return Report.of([config, *problems])
     watcher = Watcher(command)
     engine = grafted(engine_a, engine_b, (), watcher)
     state, feed, done = engine.new(), list(ids), 0
@@ -80,7 +84,6 @@ def isolate(
                 progress(done + 1, steps + 1)
     except NonFiniteError:
         pass  # the op that made it has its record
-    config = Config(engine_a.describe(), engine_b.describe(), tuple(ids), steps, command)
     records: list[Record] = [config, *watcher.tensors, *watcher.wrong.values()]
     return Report.of(records, done + 1)
 
@@ -90,8 +93,10 @@ def grafted(
 ) -> AnyEngine:
     """Engine A with the chosen ops of engine B: names of ops, or of places ("blocks.0.mlp.gate").
 
-    Raises UsageError for an op that there is not.
+    Raises UsageError for an op that there is not, and for engines of other models: B's ops would get A's numbers.
     """
+    for problem in other_model(engine_a, engine_b):
+        raise UsageError(problem.message)
     places = set(chosen)
     for name in places:
         if name not in OPS and "." not in name and name not in ("logits", "ln_final"):

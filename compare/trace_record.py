@@ -13,7 +13,7 @@ from gnomon.compare import bits
 from gnomon.compare.bits import Uint16
 from gnomon.compare.verdict import Measure
 
-SCHEMA = 1
+SCHEMA = 2
 BLOCK = 1 << 16  # values counted at a time: what is made of them stays in the cache
 
 TraceKind = Literal["tap", "state"]
@@ -97,7 +97,8 @@ class TraceRecord:
 class Manifest:
     """What was run, and how. No host, user, time or path, so the same run gives the same bytes.
 
-    model: name, and the digest over all weights; weights: their names, so that an input can be told from a tap
+    model: name, and the digest over all weights; config: the fields of the model's config that touch arithmetic
+    weights: their names, so that an input can be told from a tap
     engine: settings read back from the running engine
     ids:   every token that was run; the first `prompt` of them were given, the others chosen greedily
     failed: the step that was refused as not finite, in the engine's words; its taps are the last records
@@ -107,6 +108,7 @@ class Manifest:
     contract: int
     model: str
     model_sha256: str
+    config: dict[str, Any]
     weights: tuple[str, ...]
     engine: dict[str, str]
     versions: dict[str, str]

@@ -25,6 +25,7 @@ from gnomon.compare.trace_record import UINT16, Manifest, Schedule, TraceKind, T
 from gnomon.compare.trace_shard import ShardWriter
 from gnomon.reference import CONTRACT_VERSION
 from gnomon.reference.errors import NonFiniteError, UsageError
+from gnomon.reference.identity import arithmetic
 from gnomon.reference.protocol import Rows
 
 
@@ -71,6 +72,7 @@ def write_trace(
             contract=CONTRACT_VERSION,
             model=engine.model.name,
             model_sha256=engine.model.digest,
+            config=arithmetic(engine.model),
             weights=tuple(sorted(engine.model.weights)),
             engine=engine.describe(),
             versions={"gnomon": version("gnomon"), "numpy": np.__version__, "python": platform.python_version()},

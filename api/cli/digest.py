@@ -21,6 +21,7 @@ from gnomon.cli.show import progress_bar
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
 from gnomon.reference.engine import Engine
+from gnomon.reference.identity import arithmetic, text
 from gnomon.reference.protocol import F32
 
 
@@ -63,6 +64,8 @@ def command(
     if as_json:
         print(json.dumps(result))
     else:
+        print("model", result["model"])
+        print("config", text(result["config"]))
         print("logits", result["logits_sha256"])
         for part in ("taps", "state"):
             for name, value in result[part].items():
@@ -78,11 +81,14 @@ def digest(engine: Engine[Any], ids: list[int], steps: int, advance: Any = lambd
 
     logits_sha256: logits of all prompt rows [rows, vocab]; greedy: ids decoded one at a time after the prompt;
     last_logits_sha256: the row produced after consuming the last of them; taps, state: after the prompt pass
+    model: digest of the weights; config: the fields that touch arithmetic, so that another model is seen as one
     """
     tap = Hashes()
     logits, state = engine.forward(ids, want="all", tap=tap)
     advance()
     result = {
+        "model": engine.model.digest,
+        "config": arithmetic(engine.model),
         "logits_sha256": sha256(logits),
         "taps": tap.taps,
         "state": {name: sha256(array) for name, array in engine.export(state).items()},
