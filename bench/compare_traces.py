@@ -68,6 +68,7 @@ def random_trace(out: Path, tokens: int) -> None:
                 contract=1,
                 model="random",
                 model_sha256="0" * 64,
+                config={},
                 weights=(),
                 engine={"engine": "random"},
                 versions={},

@@ -17,6 +17,7 @@ from gnomon.compare.lane import AnyEngine, Lane
 from gnomon.compare.minimal import smallest
 from gnomon.compare.unwatched import OBSERVED, Form, different_forms
 from gnomon.reference.errors import UsageError
+from gnomon.reference.identity import arithmetic, differences
 
 LOG_VERSION = 2
 
@@ -44,7 +45,7 @@ def bisect(
     """Search with runs of `ids` and `steps` greedy tokens, first watched, then unwatched, where fused ops stay closed.
 
     repeats: a set passes only if it is identical each time, for faults that come and go; log: JSON lines, one per set
-    tried. Raises UsageError for a log of another search.
+    tried. Raises UsageError for a log of another search and for engines of other models.
     """
     if repeats < 1:
         raise UsageError(f"Expected at least one run per set but got repeats={repeats}")
@@ -83,8 +84,10 @@ class Search:
         self.a, self.b, self.ids, self.steps = engine_a, engine_b, list(ids), steps
         self.repeats, self.log, self.progress = repeats, log, progress
         self.ops = [op for op in OPS if op not in COMPOSITES or fused(engine_b.ops, op)]
-        header = {"a": engine_a.name, "b": engine_b.name, "model": engine_a.model.digest, "ids": self.ids,
-                  "steps": steps, "repeats": repeats, "version": LOG_VERSION}  # fmt: skip
+        grafted(engine_a, engine_b, ())  # engines of other models are refused before a log is begun
+        header = {"a": engine_a.name, "b": engine_b.name, "model": engine_a.model.digest,
+                  "config": arithmetic(engine_a.model), "ids": self.ids, "steps": steps, "repeats": repeats,
+                  "version": LOG_VERSION}  # fmt: skip
         self.known = read_log(log, header) if log else {}
         self.trials = self.resumed = 0
         self.forms: Sequence[Form] = OBSERVED
@@ -143,8 +146,8 @@ def read_log(log: Path, header: dict[str, object]) -> dict[tuple[frozenset[str],
     known: dict[tuple[frozenset[str], bool], bool] = {}
     lines = log.read_text(encoding="utf-8").splitlines()
     try:
-        if json.loads(lines[0]) != header:
-            raise ValueError("it is of another search")
+        for field, ours, theirs in differences(header, dict(json.loads(lines[0]))):
+            raise ValueError(f"it is of another search, of {field}={theirs} where this one has {field}={ours}")
         for number, line in enumerate(lines[1:]):
             try:
                 answer = json.loads(line)

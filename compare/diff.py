@@ -18,6 +18,7 @@ from gnomon.compare.schedule import steps_of
 from gnomon.compare.unwatched import EXPECTED, OBSERVED, UnwatchedRuns
 from gnomon.compare.verdict import judge_measures
 from gnomon.reference.errors import UsageError
+from gnomon.reference.identity import arithmetic, differences
 
 Progress = Callable[[int, int], None]  # steps done, steps in all
 
@@ -44,9 +45,9 @@ def diff(
     cuts = () if tuple(schedules) == ("whole",) else ("--schedule", ",".join(schedules))
     command = repeat_command(engine_a, engine_b, ids, "--steps", str(steps), *cuts)
     config = Config(engine_a.describe(), engine_b.describe(), tuple(ids), steps, command)
-    other_model = _other_model(engine_a, engine_b)
-    if other_model:
-        return Report.of([config, *other_model])
+    problems = other_model(engine_a, engine_b)
+    if problems:
+        return Report.of([config, *problems])
 
     total, done = sum(len(prompt) + steps for prompt in prompts.values()), 0
     records: list[Record] = [config]
@@ -192,16 +193,14 @@ def _check(engine: AnyEngine, ids: Sequence[int], steps: int) -> None:
         raise UsageError(f"Expected at most max_positions={limit} positions but got {len(ids)} ids and steps={steps}")
 
 
-def _other_model(a: AnyEngine, b: AnyEngine) -> list[Problem]:
-    """Why the two engines cannot be compared: one problem per field."""
+def other_model(a: AnyEngine, b: AnyEngine) -> list[Problem]:
+    """Why the two engines cannot be compared: one problem per field of the config, and one for the weights."""
     if a.model is b.model:
         return []
-    fields = (
-        ("vocab", a.model.config.vocab, b.model.config.vocab),
-        ("weights", a.model.digest, b.model.digest),
-    )
+    found = [tuple(one) for one in differences(arithmetic(a.model), arithmetic(b.model))]
+    if a.model.digest != b.model.digest:
+        found.append(("weights", a.model.digest, b.model.digest))
     return [
         Problem(0, "observed", "not-run", f"Expected two engines of one model but got {name}={x} and {name}={y}")
-        for name, x, y in fields
-        if x != y
+        for name, x, y in found
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from gnomon.compare.diff import repeat_command
+from gnomon.compare.diff import other_model, repeat_command
 from gnomon.compare.graft import COMPOSITES, Arrays, GraftedOps
 from gnomon.compare.lane import AnyEngine, Lane
 from gnomon.compare.record import Config, Record, Tensor, WrongOp
@@ -71,12 +71,17 @@ def isolate(
     The report lists each wrong op once, with the number of places where it was wrong and its first mismatch. A fused op
     of B is tried beside its steps. At last B runs the same tokens as a whole, watched and unwatched: what goes wrong
     only there lies between its ops, in a plan, a graph or a batch.
-    Raises UsageError for ids, steps or a schedule that cannot be run.
+    Engines of other models are not compared: `not-run`. Raises UsageError for ids, steps or a schedule that cannot be
+    run.
     """
     if not ids or steps < 0:
         raise UsageError(f"Expected token ids and steps of at least 0 but got {len(ids)} ids and steps={steps}")
     cut = () if schedule == "whole" else ("--schedule", schedule)
     command = repeat_command(engine_a, engine_b, ids, "--steps", str(steps), "--isolate", *cut)
+    config = Config(engine_a.describe(), engine_b.describe(), tuple(ids), steps, command)
+    problems = other_model(engine_a, engine_b)
+    if problems:
+        return Report.of([config, *problems])
     watcher = Watcher(command)
     engine = grafted(engine_a, engine_b, (), watcher)
     feed, done = steps_of(ids, schedule), 0
@@ -91,7 +96,6 @@ def isolate(
             feed.append([lane.choice])
         if progress is not None:
             progress(done + 1, total)
-    config = Config(engine_a.describe(), engine_b.describe(), tuple(ids), steps, command)
     told = run_unwatched("observed", engine_b, feed[: done + 1], schedule)
     records: list[Record] = [config, *watcher.tensors, *told, *watcher.wrong.values()]
     return Report.of(records, done + 1)
@@ -102,8 +106,10 @@ def grafted(
 ) -> AnyEngine:
     """Engine A with the chosen ops of engine B: names of ops, or of places ("blocks.0.mlp.gate").
 
-    Raises UsageError for an op that there is not.
+    Raises UsageError for an op that there is not, and for engines of other models: B's ops would get A's numbers.
     """
+    for problem in other_model(engine_a, engine_b):
+        raise UsageError(problem.message)
     places = set(chosen)
     for name in places:
         if name not in OPS and "." not in name and name not in ("logits", "ln_final"):

@@ -18,6 +18,7 @@ from gnomon.compare.trace_map import NameMap
 from gnomon.compare.trace_read import Renamed, Source, Trace
 from gnomon.compare.trace_record import Manifest
 from gnomon.compare.verdict import Finding, worst
+from gnomon.reference.identity import differences
 
 BATCH = 16  # tensors that a thread takes at a time
 STALE = "stored bytes do not match their record"
@@ -103,6 +104,8 @@ def incomparable(expected: Manifest, observed: Manifest) -> list[Problem]:
     found = []
     if expected.model_sha256 != observed.model_sha256:
         found.append(f"model_sha256={expected.model_sha256} and model_sha256={observed.model_sha256}")
+    for field, ours, theirs in differences(expected.config, observed.config):
+        found.append(f"{field}={ours} and {field}={theirs}")
     if e != o:
         at = next((i for i, (x, y) in enumerate(zip(e, o, strict=False)) if x != y), min(len(e), len(o)))
         found.append(f"ids of {len(e)} and {len(o)} tokens that part at position {at}")

@@ -16,6 +16,7 @@ from gnomon.compare.unwatched import OBSERVED
 from gnomon.compare.verdict import WORDS
 from gnomon.reference import CONTRACT_VERSION
 from gnomon.reference.errors import UsageError
+from gnomon.reference.identity import lacking
 from gnomon.reference.strict_json import parse_object, read_bytes, show
 
 T = TypeVar("T")
@@ -45,7 +46,8 @@ def read_manifest(folder: Path) -> Manifest:
     d = parse_object(read_bytes(folder / what, 64 << 20), what)
     for key, value in (("format", "gnomon trace"), ("schema", SCHEMA), ("contract", CONTRACT_VERSION)):
         if d.get(key) != value or type(d[key]) is not type(value):  # JSON's true is no 1
-            raise UsageError(f"Expected {key} {value!r} in {what} but got {show(d.get(key))}")
+            old = lacking("a trace", 1) if key == "schema" and type(d.get(key)) is int and d[key] == 1 else ""
+            raise UsageError(f"Expected {key} {value!r} in {what} but got {show(d.get(key))}{old}")
     _keys(d, MANIFEST, what)
     ids = tuple(_listed(d, "ids", int, what))
     prompt = _natural(d, "prompt", what)
@@ -57,6 +59,7 @@ def read_manifest(folder: Path) -> Manifest:
         contract=CONTRACT_VERSION,
         model=_typed(d, "model", str, what),
         model_sha256=_sha256(d, "model_sha256", what),
+        config=_typed(d, "config", dict, what),
         weights=tuple(_listed(d, "weights", str, what)),
         engine=_texts(d, "engine", what),
         versions=_texts(d, "versions", what),

@@ -96,7 +96,8 @@ class TraceRecord:
 class Manifest:
     """What was run, and how. No host, user, time or path, so the same run gives the same bytes.
 
-    model: name, and the digest over all weights; weights: their names, so that an input can be told from a tap
+    model: name, and the digest over all weights; config: the fields of the model's config that touch arithmetic
+    weights: their names, so that an input can be told from a tap
     engine: settings read back from the running engine
     ids:   every token that was run; the first `prompt` of them were given, the others chosen greedily
     schedule: how the prompt was cut into steps (compare/schedule.py)
@@ -108,6 +109,7 @@ class Manifest:
     contract: int
     model: str
     model_sha256: str
+    config: dict[str, Any]
     weights: tuple[str, ...]
     engine: dict[str, str]
     versions: dict[str, str]

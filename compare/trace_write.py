@@ -30,6 +30,7 @@ from gnomon.compare.trace_shard import ShardWriter
 from gnomon.compare.unwatched import OBSERVED, UnwatchedRuns
 from gnomon.reference import CONTRACT_VERSION
 from gnomon.reference.errors import NonFiniteError, UsageError
+from gnomon.reference.identity import arithmetic
 from gnomon.reference.protocol import Rows
 from gnomon.reference.state import State
 
@@ -84,6 +85,7 @@ def write_trace(
             contract=CONTRACT_VERSION,
             model=engine.model.name,
             model_sha256=engine.model.digest,
+            config=arithmetic(engine.model),
             weights=tuple(sorted(engine.model.weights)),
             engine=engine.describe(),
             versions={"gnomon": version("gnomon"), "numpy": np.__version__, "python": platform.python_version()},

@@ -16,12 +16,13 @@ import numpy as np
 from gnomon.decode.loaded import loaded
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import GnomonError, ModelError
+from gnomon.reference.identity import Difference, differences, lacking, text
 from gnomon.reference.state import state_specs
 from gnomon.reference.strict_json import parse_object, show
 
-FORMAT, SCHEMA = "gnomon state", "1"
+FORMAT, SCHEMA = "gnomon state", "2"
 LIMIT = 8 << 20  # bytes of a header: 800,000 token ids of a vocabulary of 200,000
-IDENTITY = ("contract", "arm", "kv", "model", "tokenizer")  # in the order in which they are compared
+IDENTITY = ("contract", "arm", "kv", "model", "config", "tokenizer")  # in the order in which they are compared
 DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "BF16": np.dtype("<u2"), "I8": np.dtype("i1")}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -41,7 +42,8 @@ class StateCorruptError(GnomonError):
 
 
 class StateIdentityError(GnomonError):
-    """A sound state file of something else. field: what differs; ours: of the engine; theirs: of the file"""
+    """A sound state file of something else. field: what differs, one of IDENTITY or a field of the config such as
+    "rope.theta"; ours: of the engine; theirs: of the file"""
 
     exit_code = 3
 
@@ -55,9 +57,26 @@ class StateIdentityError(GnomonError):
 
 
 def identity(engine: Engine[Any]) -> Identity:
-    """What two engines must share for a state to move from one to the other: `loaded` as text, "none" for None."""
+    """What two engines must share for a state to move from one to the other: `loaded` as text, "none" for None, the
+    fields of the config as their JSON."""
     own = asdict(loaded(engine))
-    return {field: "none" if own[field] is None else str(own[field]) for field in IDENTITY}
+    words = {**own, "config": text(own["config"])}
+    return {field: "none" if words[field] is None else str(words[field]) for field in IDENTITY}
+
+
+def as_objects(whose: Identity) -> dict[str, Any]:
+    """An identity with the config as an object, to be shown."""
+    return {**whose, "config": json.loads(whose["config"])}
+
+
+def first_difference(ours: Identity, theirs: Identity) -> Difference | None:
+    """The first field in which two identities differ; of the config, the field in it."""
+    for field in IDENTITY:
+        if ours[field] != theirs[field]:
+            if field == "config":
+                return next(differences(json.loads(ours[field]), json.loads(theirs[field])))
+            return Difference(field, ours[field], theirs[field])
+    return None
 
 
 @dataclass(frozen=True)
@@ -70,6 +89,11 @@ class StateHeader:
     specs: Specs
     sha256: Mapping[str, str]
     payload: str
+
+    @property
+    def whose(self) -> dict[str, Any]:
+        """The identity with the config as an object, to be shown."""
+        return as_objects(self.identity)
 
     @property
     def nbytes(self) -> int:
@@ -115,18 +139,13 @@ class StateHeader:
                 "Expected __metadata__ in a state file, text by name, but it is missing or another thing"
             )
         for field, value in (("format", FORMAT), ("schema", SCHEMA)):
-            if metadata.get(field) != value:
-                raise StateFileError(
-                    f"Expected a state file with {field} {value!r} but got {show(metadata.get(field))}"
-                )
-        theirs = {field: metadata.get(field, "") for field in IDENTITY}
-        for field, value in theirs.items():
-            if not re.fullmatch(r"[0-9a-z-]{1,64}", value):
-                raise StateFileError(f"Expected {field} in a state file but got {show(metadata.get(field))}")
-        if engine is not None:
-            for field, value in identity(engine).items():
-                if theirs[field] != value:
-                    raise StateIdentityError(field, value, theirs[field])
+            if (got := metadata.get(field)) != value:
+                old = lacking("a state file", got) if (field, got) == ("schema", "1") else ""
+                raise StateFileError(f"Expected a state file with {field} {value!r} but got {show(got)}{old}")
+        theirs = _identity(metadata)
+        other = None if engine is None else first_difference(identity(engine), theirs)
+        if other is not None:
+            raise StateIdentityError(*other)
         ids = _ids(metadata, None if engine is None else engine.model.config.vocab)
         if engine is not None:
             limit = engine.model.config.max_positions
@@ -146,6 +165,23 @@ class StateHeader:
 def size(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
     """Bytes of a tensor."""
     return math.prod(shape) * dtype.itemsize
+
+
+def _identity(metadata: Mapping[str, str]) -> Identity:
+    """Whose state it is, each field in its one form; whether that is the right one is another question."""
+    theirs = {field: metadata.get(field, "") for field in IDENTITY}
+    for field, value in theirs.items():
+        if field != "config" and not re.fullmatch(r"[0-9a-z-]{1,64}", value):
+            raise StateFileError(f"Expected {field} in a state file but got {show(metadata.get(field))}")
+    try:
+        told = text(parse_object(theirs["config"].encode("utf-8", "replace"), "the config in a state file"))
+    except (ModelError, RecursionError) as error:
+        raise StateFileError(f"Expected the config in a state file but got: {error}") from error
+    if told != theirs["config"]:
+        raise StateFileError(
+            "Expected the config in a state file as sorted JSON without spaces but it is written otherwise"
+        )
+    return theirs
 
 
 def _ids(metadata: Mapping[str, str], vocab: int | None) -> tuple[int, ...]:

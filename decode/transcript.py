@@ -5,12 +5,12 @@ them, and asks of each row: has it the digest that was written, and is the next 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from gnomon.decode.loaded import Loaded, loaded
+from gnomon.decode.loaded import differing, loaded
 from gnomon.decode.transcript_file import Header, Recorder, Token, Transcript, TranscriptError, parse, row_digest
 from gnomon.reference.chain import canonical
 from gnomon.reference.engine import Engine
@@ -23,7 +23,8 @@ PIECE_BYTES, PIECE_ROWS = 32 << 20, 512  # of a step of the verifier: its logits
 
 
 class IncomparableError(GnomonError):
-    """The transcript is of something else than what is loaded: neither right nor wrong. field: which"""
+    """The transcript is of something else than what is loaded: neither right nor wrong. field: which, of the config by
+    its name there, such as "rope.theta" """
 
     exit_code = 3
 
@@ -132,11 +133,8 @@ def verify_lines(engine: Engine[Any], lines: Sequence[str]) -> None:
 
 def check_loaded(engine: Engine[Any], asked: Header) -> None:
     """Raises IncomparableError for the first field in which transcript and engine differ."""
-    own = loaded(engine)
-    for field in fields(Loaded):
-        theirs, ours = getattr(asked, field.name), getattr(own, field.name)
-        if theirs != ours:
-            raise IncomparableError(field.name, theirs, ours)
+    for field, ours, theirs in differing(loaded(engine), asked):
+        raise IncomparableError(field, theirs, ours)
 
 
 def check_asked(engine: Engine[Any], asked: Header) -> None:

@@ -2,7 +2,8 @@
 
 Lines of reference/chain.py in its canonical JSON, each with `prev` and `hash` beside these fields and no others:
 
-    {"format", "schema", "contract", "model", "tokenizer", "arm", "kv", "prompt", "max_tokens", "sampling", "stop"}
+    {"format", "schema", "contract", "model", "config", "tokenizer", "arm", "kv", "prompt", "max_tokens", "sampling",
+     "stop"}
     {"id", "logits"}            one per token; logits: SHA-256 of the row, as `row_digest` takes it
     {"end": n, "reason"}        n: how many lines stand before it; reason: "stop" or "length"; may be signed
 
@@ -19,11 +20,12 @@ from typing import Any, BinaryIO
 from gnomon.decode.loaded import Loaded
 from gnomon.reference import chain
 from gnomon.reference.errors import GnomonError, ModelError, UsageError
+from gnomon.reference.identity import lacking
 from gnomon.reference.ops.sample import Sampling
 from gnomon.reference.protocol import F32
 from gnomon.reference.strict_json import parse_object, show
 
-FORMAT, SCHEMA = "gnomon transcript", 1
+FORMAT, SCHEMA = "gnomon transcript", 2
 LONGEST = 4 << 20  # bytes of a line; a prompt of half a million ids fits into the first
 REASONS = ("stop", "length")
 FORMS = ("f32", "bf16", "int8")
@@ -139,7 +141,8 @@ def parse(lines: Iterable[str], public_key: bytes | None = None) -> Transcript:
     first, *tokens, last = records
     if "format" in first and (first["format"], first.get("schema")) != (FORMAT, SCHEMA):
         found = f"format {show(first['format'])}, schema {show(first.get('schema'))}"
-        raise UsageError(f"Expected a file of format {FORMAT!r}, schema {SCHEMA} but got {found}")
+        old = lacking("a transcript", 1) if found == f"format {FORMAT!r}, schema 1" else ""
+        raise UsageError(f"Expected a file of format {FORMAT!r}, schema {SCHEMA} but got {found}{old}")
     if not tokens:
         raise TranscriptError(0, "Expected at least one token after the header but there is none")
     header = header_of(first)
@@ -217,6 +220,7 @@ HEADER: Fields = {
     "schema": (among(SCHEMA), str(SCHEMA)),
     "contract": (is_count, "a whole number"),
     "model": SHA256,
+    "config": (lambda value: isinstance(value, dict), "an object"),
     "tokenizer": (lambda value: value is None or is_sha256(value), "64 hexadecimal digits or null"),
     "arm": (among(*FORMS), f"one of {', '.join(FORMS)}"),
     "kv": (among(*FORMS), f"one of {', '.join(FORMS)}"),

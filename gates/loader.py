@@ -14,12 +14,13 @@ from gnomon.gates.faults import loaders as broken
 from gnomon.gates.gate import Array, FailedError, Gate, Header, Outcome, Subject, VoidError
 from gnomon.gates.golden import golden
 from gnomon.reference.errors import ModelError
+from gnomon.reference.identity import arithmetic, differences
 
 HEADER = Header(
     name="loader",
     question="Does the loader refuse what is broken, and give exactly the weights that are stored?",
     instrument="a sound model directory of known values, then copies of it with one damage each; the digests of "
-    "the embedded models against gates/golden/models.json",
+    "the embedded models, and the fields of their configs that touch arithmetic, against gates/golden/models.json",
     threshold="each damage raises ModelError; each tensor of the sound one has its bytes; each digest is as pinned",
     disproof="a damaged file that loads",
     void="the sound directory does not load, nothing is pinned",
@@ -30,13 +31,16 @@ Q, EMBED = "model.layers.0.self_attn.q_proj.weight", "model.embed_tokens.weight"
 
 
 def run(subject: Subject) -> Outcome:
-    pinned = golden("models")["weights"]
+    stored = golden("models")
+    pinned = stored["weights"]
     if not pinned:
         raise VoidError("no digest is pinned")
     for name, digest in pinned.items():
-        loaded = subject.load(name).digest
-        if loaded != digest:
-            return Outcome("FAIL", f"{name} has weights {loaded[:12]}, pinned are {digest[:12]}")
+        model = subject.load(name)
+        if model.digest != digest:
+            return Outcome("FAIL", f"{name} has weights {model.digest[:12]}, pinned are {digest[:12]}")
+        for field, ours, theirs in differences(arithmetic(model), stored["configs"][name]):
+            return Outcome("FAIL", f"{name} has {field}={ours}, pinned is {theirs}")
     with tempfile.TemporaryDirectory() as folder:
         as_stored = sound_one(subject, Path(folder) / "sound")
         for name, damage in DAMAGES.items():
@@ -181,6 +185,7 @@ GATE = Gate(
         "bytes after the end are ignored": (broken.ignores_tail, "bytes after the end: loaded"),
         "unknown options are ignored": (broken.ignores_options, "unknown option: loaded"),
         "weights of another run": (broken.stale, "micro has weights"),
+        "another epsilon is read": (broken.other_eps, "micro has eps="),
         "a square matrix is transposed": (broken.transposes, "micro has weights"),
         "a broken file ends in another error": (broken.crashes, "weights file deleted: KeyError"),
     },

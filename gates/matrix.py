@@ -17,6 +17,7 @@ from gnomon.gates.mutations.experts import with_experts
 from gnomon.gates.mutations.mutation import Mutation
 from gnomon.gates.run import Result, Started, ask
 from gnomon.reference.errors import GnomonError, UsageError
+from gnomon.reference.identity import arithmetic
 from gnomon.reference.model import Model
 
 FIRED = ("FAIL", "VOID")
@@ -56,7 +57,8 @@ class Reading:
         was, now = self.loaded[source], mutated.load(source)
         if was.tokenizer is not now.tokenizer and (was.tokenizer or now.tokenizer):
             return False
-        return (was.config, was.digest, was.chat) == (now.config, now.digest, now.chat)
+        same = (was.config, was.digest, was.chat) == (now.config, now.digest, now.chat)
+        return same and arithmetic(was) == arithmetic(now)
 
 
 @dataclass

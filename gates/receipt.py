@@ -1,7 +1,8 @@
 """Receipts: what was found, by what, on what, as lines of a hash chain (reference/chain.py).
 
     {"type": "run", "what", "gnomon", "source_sha256", "checkout", "environment", "packages"}
-    {"type": "model", "name", "weights_sha256" | "absent"}              one for each model that gates run
+    {"type": "model", "name", "weights_sha256", "config" | "absent"}    one for each model that gates run; config: the
+                                                                        fields that touch arithmetic
     {"type": "engine", "name", "settings" | "absent", "probe"}          one for each engine; read back from what runs
     {"type": "gate", "gate", "engine", "verdict", "required", "detail", "figures", "header_sha256"}
     {"type": "summary", "verdict", "exit_code", "counts", "engines", "absent"}

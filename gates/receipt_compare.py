@@ -6,7 +6,8 @@ from typing import Any
 
 from gnomon.reference.chain import Record
 
-RESULTS = ("verdict", "figures", "detail", "exit_code", "counts", "weights_sha256", "header_sha256")
+RESULTS = ("verdict", "figures", "detail", "exit_code", "counts", "weights_sha256", "config", "header_sha256")
+IDENTITY = ("weights_sha256", "config")  # of a model record: where these differ, no other result can be compared
 MISSING = "(missing)"
 
 
@@ -19,6 +20,11 @@ class Difference:
     first: Any
     second: Any
     result: bool
+
+    @property
+    def other_model(self) -> bool:
+        """The gates ran another model, or a receipt does not say by which config: its results are incomparable."""
+        return self.record.startswith("model ") and self.field.partition(".")[0] in IDENTITY
 
 
 def differences(first: Sequence[Record], second: Sequence[Record]) -> list[Difference]:

@@ -1,5 +1,6 @@
 """An import hangs on nothing that the engine did before, a refused one leaves no trace, and checkpoints count truly."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -16,7 +17,9 @@ from gnomon.gates.faults import states
 from gnomon.gates.gate import AnyEngine, FailedError, Gate, Header, Outcome, Subject, VoidError
 from gnomon.gates.moving import compare_files, out_of, taken, whole
 from gnomon.gates.tally import Tally, prompts
+from gnomon.reference.config import Config
 from gnomon.reference.errors import GnomonError
+from gnomon.reference.identity import arithmetic
 from gnomon.reference.model import Model
 from gnomon.reference.protocol import F32, Rows
 
@@ -24,8 +27,9 @@ HEADER = Header(
     name="restore",
     question="Does an engine in use restore a state as a new one does, refuse what is not its own, and count truly?",
     instrument="an engine that holds another conversation: imports into it, rows of logits that follow, the state that "
-    "it held and what follows from that; state files of another model, arm, kv storage, tokenizer and contract, with a "
-    "flipped bit, cut short, with another position; prefix checkpoints and their counters of rows",
+    "it held and what follows from that; state files of another model, of its weights under another config (eps, rope "
+    "theta, window), of another arm, kv storage, tokenizer and contract, with a flipped bit, cut short, with another "
+    "position; prefix checkpoints and their counters of rows",
     threshold="every row alive and identical, every file the same bytes; each wrong file refused for its own reason, "
     "by field, with both values; rows restored and computed as many as the longest known prefix says; budget kept",
     disproof="a wrong file of another kind that is taken, a conversation whose rows differ after a hit",
@@ -80,12 +84,12 @@ def wrong_files(
     """What is wrong, the file, and what finds fault with the error that it met; "" for none."""
     whose, ids = file.header.identity, list(file.header.ids)
 
-    def by_field(field: str, theirs: str) -> Callable[[GnomonError | None], str]:
+    def by_field(field: str, theirs: str, ours: str = "") -> Callable[[GnomonError | None], str]:
         def said(error: GnomonError | None) -> str:
             if not isinstance(error, StateIdentityError):
                 return f"not refused by its {field} but {error!r}"
             got = (error.field, error.ours, error.theirs)
-            return "" if got == (field, whose[field], theirs) else f"refused as {got}"
+            return "" if got == (field, ours or whose[field], theirs) else f"refused as {got}"
 
         return said
 
@@ -103,12 +107,27 @@ def wrong_files(
     other = subject.engine(retouched(model))
     sent = out_of(other, other.forward(ids, want="none")[1])
     yield "a state of another model", whole(sent), by_field("model", other.model.digest)
+    for name, value, ours, config in other_configs(model):
+        other = subject.engine(replace(model, config=config))
+        sent = out_of(other, other.forward(ids, want="none")[1])
+        yield f"a state of another {name}", whole(sent), by_field(name, json.dumps(value), json.dumps(ours))
     for field, theirs in (("contract", "2"), ("tokenizer", OTHER_DIGEST)):
         sent = signed({**whose, field: theirs}, ids, file.arrays)
         yield f"a state of another {field}", whole(sent), by_field(field, theirs)
     yield "a flipped bit", states.flipped(file), as_a(StateCorruptError)
     yield "a file cut short", states.truncated(file), as_a(StateFileError)
     yield "another position", states.other_position(file), as_a(StateFileError)
+
+
+def other_configs(model: Model) -> Iterator[tuple[str, float | None, float | None, Config]]:
+    """Configs under which the same weights compute other bytes: the field, its value there and here, the config"""
+    config, own = model.config, arithmetic(model)
+    yield "eps", 0.015625, own["eps"], replace(config, eps=0.015625)
+    if config.rope is not None:
+        theta = 16.0 * config.rope.theta
+        yield "rope.theta", theta, own["rope"]["theta"], replace(config, rope=replace(config.rope, theta=theta))
+    window = None if config.windows[0] else 3
+    yield "windows[0]", window, config.windows[0], replace(config, windows=(window, *config.windows[1:]))
 
 
 def checkpointed(subject: Subject, model: Model, held: list[int], ids: list[int], tally: Tally) -> int:
@@ -206,6 +225,7 @@ GATE = Gate(
             broken.says("weights", OTHER_DIGEST, shared=True),
             "a state of another model: not refused",
         ),
+        "every theta is the same": (broken.says_theta, "a state of another rope.theta: not refused by its rope.theta"),
         "a copy of a state is the state": (broken.fork_shares, "the first prompt, further"),
         "checkpoints by position": (broken.checkpoints(broken.ByPosition), "another prompt of the same length"),
         "checkpoints by position and last id": (broken.checkpoints(broken.ByLastId), "further: counted"),

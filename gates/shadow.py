@@ -1,7 +1,7 @@
 """Every op on known answers, then whole models against the reference, tensor by tensor."""
 
 from gnomon.compare.diff import diff
-from gnomon.compare.record import Problem
+from gnomon.compare.record import Problem, Unwatched
 from gnomon.compare.report import Report
 from gnomon.compare.vectors import run_vectors
 from gnomon.gates.faults import engines as broken
@@ -55,6 +55,10 @@ def first(report: Report) -> str:
     """The first divergence in one line."""
     card = report.first_divergence
     if card is None:
+        wrong = [r for r in report.records if isinstance(r, Unwatched) and r.verdict != "identical"]
+        if wrong:
+            made = f", first at {wrong[0].tap}, made by {wrong[0].op}" if wrong[0].tap else ""
+            return f"without a tap, {wrong[0].name}: {wrong[0].verdict} ({wrong[0].form}){made}"
         problem = next((r for r in report.records if isinstance(r, Problem)), None)
         return problem.message if problem else report.verdict
     made = f", made by {card.op}" if card.inputs_equal else ""

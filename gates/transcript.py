@@ -19,7 +19,7 @@ HEADER = Header(
     name="transcript",
     question="Does a transcript made on an engine verify on it and on the reference, and a forged one on none?",
     instrument="transcripts of greedy and of sampled text, ended by length and by a stop id; copies with one field "
-    "changed, whose chain holds again; copies whose chain is broken; copies of another model, arm or storage",
+    "changed, whose chain holds again; copies whose chain is broken; copies of another model, config, arm or storage",
     threshold="each honest one verifies, both ways; each forged one is rejected at the index of its first token that "
     "does not follow, each broken one without an index, each other one as incomparable, by the name of its field",
     disproof="a changed file that verifies; an honest one that does not, on another engine",
@@ -67,6 +67,10 @@ def run(subject: Subject) -> Outcome:
         for field, value in OTHERS.items():
             incomparable(subject, verifier, sealed(changed(opened(made["sampled"]), 0, field, value)), field)
             others += 1
+        for field, value in OTHER_CONFIG.items():
+            config = {**opened(made["sampled"])[0]["config"], field: value}
+            incomparable(subject, verifier, sealed(changed(opened(made["sampled"]), 0, "config", config)), field)
+            others += 1
     return Outcome("PASS", "", {"honest": honest, "forged": forged, "broken": broken_chains, "others": others})
 
 
@@ -100,6 +104,7 @@ def incomparable(subject: Subject, engine: AnyEngine, lines: Sequence[str], fiel
 
 
 OTHERS = {"contract": 2, "model": "0" * 64, "tokenizer": "0" * 64, "arm": "bf16", "kv": "int8"}
+OTHER_CONFIG = {"eps": 0.015625, "rope": None, "heads": 1}
 
 
 def forgeries(made: dict[str, list[str]], logits: F32, vocab: int) -> dict[str, Forgery]:
@@ -189,6 +194,7 @@ GATE = Gate(
         "the last token is ignored": (broken.lax(skipped=1), "the last id: accepted"),
         "the header is no token but is counted": (broken.lax(first=1), "rejected at 6, expected at 5"),
         "another model is as good": (broken.lax(identity=False), "another contract: accepted"),
+        "another config is as good": (broken.lax(config=False), "another eps: accepted"),
         "everything is rejected": (broken.rejects_all, "micro, sampled, verified on"),
         "several rows take another path": (
             engines.flips_rows(lambda rows: len(rows.ids) > 1 and rows.spans[0].state.length > 0),

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from gnomon.decode.held import Held
 from gnomon.decode.live import Live
 from gnomon.decode.state_file import identity
+from gnomon.decode.state_header import as_objects
 from gnomon.reference.chain import ChainError
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import GnomonError
@@ -53,13 +54,13 @@ class Node:
     ) -> None:
         self.held, self.ledger, self.peers, self.patience = held, ledger, peers, patience
         self.model, self.described = held.engine.model, held.engine.describe()
-        self.own = {**identity(held.engine), "engine": self.described["engine"]}
+        self.own = {**as_objects(identity(held.engine)), "engine": self.described["engine"]}
         self.live = Live(held.engine)
         self.answers, self.transfers = Places(queue, "answers"), Places(TRANSFERS, "transfers of states")
 
     @asynccontextmanager
     async def running(self, _: Starlette) -> AsyncIterator[None]:
-        self.ledger.append({"format": "gnomon ledger", "schema": 1, "created": int(time()), **self.own})
+        self.ledger.append({"format": "gnomon ledger", "schema": 2, "created": int(time()), **self.own})
         self.live.start()
         yield
         self.live.stop()

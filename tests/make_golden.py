@@ -2,7 +2,7 @@
 
 micro.json      tensors of micro by the scalar oracle (tests/oracle), which shares no line with the package
 tokenizer.json  ids of texts by the tokenizers library; hashes of the parts of the embedded tokenizer
-models.json     digests of the weights of the embedded models
+models.json     digests of the weights of the embedded models, and the fields of their configs that touch arithmetic
 headers.json    digests of the headers of the gates, so that none changes unseen
 
 And api/vectors/runs/micro.json: every row of logits and the state of a long run of micro, for `gnomon selftest`.
@@ -28,6 +28,7 @@ import tokenizers  # noqa: E402
 
 from gnomon import models  # noqa: E402
 from gnomon.loading import load  # noqa: E402
+from gnomon.reference.identity import arithmetic  # noqa: E402
 from oracle import f32, model  # noqa: E402
 
 LAST_ROWS = 1  # of some tensors, stored as bits
@@ -160,8 +161,10 @@ def tokenizer() -> dict[str, Any]:
 
 def digests() -> dict[str, Any]:
     return {
-        "origin": "tests/make_golden.py: SHA-256 over name, type, shape and bytes of every weight",
+        "origin": "tests/make_golden.py: SHA-256 over name, type, shape and bytes of every weight; what of the config "
+        "touches arithmetic",
         "weights": {name: load(name).digest for name in ("micro", *models.TRAINED)},
+        "configs": {name: arithmetic(load(name)) for name in ("micro", *models.TRAINED)},
     }
 
 

@@ -106,11 +106,15 @@ def test_a_file_names_no_engine_host_or_time(file: bytes) -> None:
     metadata = {name: value for name, value in parsed(file)["__metadata__"].items() if not name.endswith(".sha256")}
     assert metadata == {
         "format": "gnomon state",
-        "schema": "1",
+        "schema": "2",
         "contract": "1",
         "arm": "f32",
         "kv": "f32",
         "model": micro().digest,
+        "config": '{"delta":{"conv":4,"dk":6,"dv":9,"key_heads":2,"value_heads":4},"eps":1e-05,"family":"decoder",'
+        '"ffn":72,"gated":false,"head_dim":10,"heads":4,"kinds":["attention","attention","delta"],"kv_heads":2,"layers":3,'
+        '"moe":null,"plus_one":[],"qk_norm":false,"qkv_bias":false,"rope":{"dim":10,"scaling":null,"theta":10000.0},'
+        '"vocab":97,"width":40,"windows":[5,null,null]}',
         "tokenizer": "none",
         "position": "14",
         "ids": ",".join(map(str, SHORT)),

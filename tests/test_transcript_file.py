@@ -96,7 +96,7 @@ def test_no_cut_at_any_place_passes(tmp_path: Path, sampled: list[str], cut: int
             read(tmp_path / "t.jsonl")
 
 
-@pytest.mark.parametrize(("field", "value"), [("format", "gnomon trace"), ("schema", 2), ("schema", "1")])
+@pytest.mark.parametrize(("field", "value"), [("format", "gnomon trace"), ("schema", 3), ("schema", "2")])
 def test_no_other_format_is_taken_for_this_one(sampled: list[str], field: str, value: object) -> None:
     records = opened(sampled)
     records[0][field] = value

@@ -132,6 +132,8 @@ EDITS: dict[str, tuple[Callable[[Lines], Any], int | None]] = {
     "a seed of 65 bits": (lambda lines: lines[0]["sampling"].update(seed=1 << 64), None),
     "sampling that is a list": (lambda lines: lines[0].update(sampling=[]), None),
     "an arm of its own": (lambda lines: lines[0].update(arm="f64"), None),
+    "a config that is text": (lambda lines: lines[0].update(config="{}"), None),
+    "no config": (lambda lines: lines[0].pop("config"), None),
     "a model that is no digest": (lambda lines: lines[0].update(model="micro"), None),
     "a tokenizer that is a number": (lambda lines: lines[0].update(tokenizer=0), None),
     "a contract that is a text": (lambda lines: lines[0].update(contract="1"), None),

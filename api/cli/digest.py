@@ -22,6 +22,7 @@ from gnomon.cli.show import progress_bar
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
 from gnomon.reference.engine import Engine
+from gnomon.reference.identity import arithmetic, text
 from gnomon.reference.protocol import F32
 
 
@@ -64,6 +65,8 @@ def command(
     if as_json:
         print(json.dumps(result))
     else:
+        print("model", result["model"])
+        print("config", text(result["config"]))
         print("logits", result["logits_sha256"])
         for part in ("taps", "state"):
             for name, value in result[part].items():
@@ -87,12 +90,15 @@ def digest(engine: Engine[Any], ids: list[int], steps: int, advance: Any = lambd
     logits_sha256: logits of all prompt rows [rows, vocab]; greedy: ids decoded one at a time after the prompt;
     last_logits_sha256: the row produced after consuming the last of them; taps, state: after the prompt pass
     unwatched_logits_sha256: of the same prompt rows without a tap, from which decoding goes on
+    model: digest of the weights; config: the fields that touch arithmetic, so that another model is seen as one
     """
     tap = Hashes()
     logits, state = engine.forward(ids, want="all", tap=tap)
     advance()
     plain, after = engine.forward(ids, want="all")
     result = {
+        "model": engine.model.digest,
+        "config": arithmetic(engine.model),
         "logits_sha256": sha256(logits),
         "unwatched_logits_sha256": sha256(plain),
         "taps": tap.taps,

@@ -24,6 +24,7 @@ from gnomon.engines import full_name
 from gnomon.loading import load
 from gnomon.models import micro
 from gnomon.reference.errors import GnomonError, UsageError
+from gnomon.reference.identity import arithmetic
 
 if TYPE_CHECKING:  # the gates are imported where they are run: no other verb waits for them
     from gnomon.gates.gate import Verdict
@@ -132,9 +133,10 @@ def settings(engine: str) -> dict[str, Any]:
 
 
 def model_of(name: str) -> dict[str, Any]:
-    """The weights of a model as they are loaded here, or why they are not."""
+    """Weights and config of a model as they are loaded here, or why they are not."""
     try:
-        return {"type": "model", "name": name, "weights_sha256": load(name).digest}
+        model = load(name)
+        return {"type": "model", "name": name, "weights_sha256": model.digest, "config": arithmetic(model)}
     except GnomonError as error:
         return {"type": "model", "name": name, "absent": str(error)}
 

@@ -1,6 +1,7 @@
 """`gnomon inspect`: what a file holds."""
 
 import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from gnomon.compare.trace_read import Trace
 from gnomon.decode.state_file import open_state
 from gnomon.decode.state_header import NAMES, size
 from gnomon.loading import load
+from gnomon.reference.identity import arithmetic, digest, text
 
 
 def group() -> None:
@@ -21,18 +23,20 @@ def group() -> None:
 
 
 def model(model: ModelArgument, as_json: JsonOption = False) -> int:
-    """Config, tokenizer, weights and their digest. The file is checked in full."""
+    """Config, tokenizer, weights, and the digests of both. The file is checked in full."""
     loaded = load(model)
     config = vars(loaded.config)
     tokenizer = f"{loaded.tokenizer.kind}, {loaded.tokenizer.vocab_size} ids" if loaded.tokenizer else None
-    weights = list(loaded.weights.values())
+    weights, touching = list(loaded.weights.values()), arithmetic(loaded)
     if as_json:
         listing = [{"name": w.name, "dtype": w.dtype, "shape": w.shape, "bytes": w.data.nbytes} for w in weights]
-        print(json.dumps({"model": loaded.name, "digest": loaded.digest, "tokenizer": tokenizer,
-                          "config": {**config, "rope": vars(loaded.config.rope)}, "weights": listing}))  # fmt: skip
+        print(json.dumps({"model": loaded.name, "digest": loaded.digest, "config_sha256": digest(touching),
+                          "tokenizer": tokenizer, "config": asdict(loaded.config), "arithmetic": touching,
+                          "weights": listing}))  # fmt: skip
         return 0
     console = Output()
     console.print(f"[bold]{loaded.name}[/]  sha256 {loaded.digest}")
+    console.print(f"config sha256 {digest(touching)}, of the fields that touch arithmetic")
     console.print(f"tokenizer: {tokenizer or 'none (token ids only)'}")
     console.print(", ".join(f"{key} {value}" for key, value in config.items() if key != "windows"), markup=False)
     if any(window is not None for window in loaded.config.windows):
@@ -56,6 +60,7 @@ def trace(folder: TraceArgument, as_json: JsonOption = False) -> int:
         return 0
     console = Output()
     console.print(f"[bold]{m.model}[/]  sha256 {m.model_sha256}")
+    console.print(f"config {text(m.config)}", markup=False)
     console.print(", ".join(f"{key} {value}" for key, value in {**m.engine, **m.versions}.items()), markup=False)
     told = f"{len(m.ids)} ids, the first {m.prompt} as the prompt, {m.schedule}: {' '.join(str(i) for i in m.ids)}"
     console.print(told, markup=False)
@@ -80,12 +85,13 @@ def state(file: StateArgument, as_json: JsonOption = False) -> int:
         for n, (shape, dtype) in header.specs.items()
     ]
     if as_json:
-        found = {"state": str(file), "payload": header.payload, **header.identity, "position": len(header.ids)}
+        found = {"state": str(file), "payload": header.payload, **header.whose, "position": len(header.ids)}
         print(json.dumps({**found, "ids": header.ids, "tensors": tensors}))
         return 0
     console = Output(markup=False)
     console.print(f"{file}  payload sha256 {header.payload}", style="bold")
-    console.print(", ".join(f"{field} {value}" for field, value in header.identity.items()))
+    console.print(", ".join(f"{field} {value}" for field, value in header.identity.items() if field != "config"))
+    console.print(f"config {header.identity['config']}")
     console.print(f"{len(header.ids)} positions, ids {' '.join(map(str, header.ids))}")
     table = Table("tensor", "type", "shape", "bytes", box=None, pad_edge=False)
     for name, (shape, dtype) in header.specs.items():

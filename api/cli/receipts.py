@@ -62,16 +62,23 @@ def compare_files(
     ],
     as_json: JsonOption = False,
 ) -> int:
-    """Which fields of two receipts differ. Exit 0: every result is the same; 1: a result differs, or one was edited."""
+    """Which fields of two receipts differ. Exit 0: every result is the same; 1: a result differs, or one was edited;
+    3: the gates ran a model of other weights or of another config."""
     found = differences(*(verify(read_lines(file)) for file in (first, second)))
     wrong = any(d.result for d in found)
+    others = [d for d in found if d.other_model]
+    code = 3 if others else int(wrong)
     if as_json:
         print(json.dumps({"results_equal": not wrong, "differences": [asdict(d) for d in found]}))
-        return int(wrong)
+        return code
     for d in found:
         print(f"{'RESULT ' if d.result else '       '}{d.record}: {d.field}: {shown(d.first)} | {shown(d.second)}")
-    print("results differ" if wrong else f"every result is the same; {len(found)} circumstances differ")
-    return int(wrong)
+    if others:
+        print(f"incomparable: {others[0].record} has {others[0].field} {shown(others[0].first)} in the first receipt "
+              f"and {shown(others[0].second)} in the second")  # fmt: skip
+    else:
+        print("results differ" if wrong else f"every result is the same; {len(found)} circumstances differ")
+    return code
 
 
 def shown(value: Any) -> str:

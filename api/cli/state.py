@@ -28,7 +28,7 @@ from gnomon.cli.show import Output
 from gnomon.compare.state_diff import diff_states
 from gnomon.compare.verdict import exit_code, worst
 from gnomon.decode.state_file import StateIdentityError, open_state, read_state, write_state
-from gnomon.decode.state_header import IDENTITY, StateHeader
+from gnomon.decode.state_header import StateHeader, first_difference
 from gnomon.engines import engine as make_engine
 from gnomon.gates.faults.states import FAULTS
 from gnomon.loading import load
@@ -111,13 +111,12 @@ def diff(
 ) -> int:
     """Compare two state files: ids, conv, delta, K, V. Exit 0 identical, 1 other bytes, 3 not of one kind or length."""
     first, other = open_state(expected), open_state(observed)
-    for field in IDENTITY:
-        ours, theirs = first.header.identity[field], other.header.identity[field]
-        if ours != theirs:
-            if as_json:
-                print(json.dumps({"error": "state_identity", "field": field, "ours": ours, "theirs": theirs}))
-                return 3
-            raise StateIdentityError(field, ours, theirs)
+    differs = first_difference(first.header.identity, other.header.identity)
+    if differs is not None:
+        if as_json:
+            print(json.dumps({"error": "state_identity", **differs._asdict()}))
+            return 3
+        raise StateIdentityError(*differs)
     sections = diff_states(first.header.ids, first.arrays, other.header.ids, other.arrays)
     verdict = worst(section.verdict for section in sections)
     code = exit_code(verdict)
@@ -162,7 +161,7 @@ def told(header: StateHeader, path: Path, as_json: bool) -> None:
     """What was written."""
     found = {"file": str(path), "bytes": path.stat().st_size, "position": len(header.ids), "payload": header.payload}
     if as_json:
-        print(json.dumps({**found, **header.identity}))
+        print(json.dumps({**found, **header.whose}))
     else:
         print(f"{path}: {found['position']} positions, {found['bytes']:,} bytes, payload sha256 {header.payload}")
 

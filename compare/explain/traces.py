@@ -8,19 +8,25 @@ from gnomon.compare.record import Problem
 from gnomon.compare.trace_compare import STALE, compare_traces
 from gnomon.compare.trace_read import Trace
 from gnomon.reference.errors import UsageError
+from gnomon.reference.identity import arithmetic, differences
 from gnomon.reference.model import Model
 
 
 def explain_traces(expected: Trace, observed: Trace, model: Model, name: str | None = None) -> Explanation | None:
     """Explain tensor `name` of the observed trace, or the first that differs; None where nothing differs.
 
-    Raises UsageError for traces that are damaged, of another model or without the tensor; NotRunError where the tensor
-    cannot be explained.
+    Raises UsageError for traces that are damaged, of another model or config or without the tensor; NotRunError where
+    the tensor cannot be explained.
     """
     if observed.manifest.model_sha256 != model.digest:
         raise UsageError(
             f"Expected a trace of model {model.name} ({model.digest[:16]}) but got one of {observed.manifest.model} "
             f"({observed.manifest.model_sha256[:16]}); give --model"
+        )
+    for field, ours, theirs in differences(arithmetic(model), observed.manifest.config):
+        raise UsageError(
+            f"Expected a trace of {field}={ours}, as model {model.name} has it, but got one of {field}={theirs}; give "
+            "--model"
         )
     report = compare_traces(expected, observed)
     for p in report.records:
@@ -28,7 +34,10 @@ def explain_traces(expected: Trace, observed: Trace, model: Model, name: str | N
             raise UsageError(f"Expected a whole trace but in the {p.side} one, {p.message}; record it again")
     taps = [t for t in report.tensors if t.kind == "tap"]
     if not taps:
-        raise UsageError("Expected two traces of one model on the same ids; `gnomon compare` says how they differ")
+        why = next(
+            (p.message for p in report.records if isinstance(p, Problem)), "Expected a tensor that both traces have"
+        )
+        raise UsageError(f"{why}; nothing can be explained across that")
     if name is not None:
         taps = [t for t in taps if t.name == name]
         if not taps:

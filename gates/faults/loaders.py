@@ -82,6 +82,11 @@ def stale(subject: Subject) -> Subject:
     return changing(subject, change)
 
 
+def other_eps(subject: Subject) -> Subject:
+    """The epsilon of the norms is read as another number."""
+    return changing(subject, lambda model: replace(model, config=replace(model.config, eps=2.0 * model.config.eps)))
+
+
 def transposes(subject: Subject) -> Subject:
     def change(model: Model) -> Model:
         square = (n for n, w in model.weights.items() if len(w.shape) == 2 and w.shape[0] == w.shape[1])

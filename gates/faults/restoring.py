@@ -180,6 +180,16 @@ def says(field: str, value: str, shared: bool = False) -> Fault:
     return fault(damage, shared)
 
 
+def _tells_one_theta(engine: AnyEngine) -> None:
+    rope = engine.model.config.rope
+    if rope is not None:  # what turns the rows is made already, of the true one
+        told = replace(engine.model.config, rope=replace(rope, theta=10000.0))
+        put(engine, "model", replace(engine.model, config=told))
+
+
+says_theta = fault(_tells_one_theta, shared=True)
+
+
 def _after_load(engine: AnyEngine, change: Callable[[State], State]) -> None:
     original = engine.load_layers
     put(engine, "load_layers", lambda layers, ids: change(original(layers, ids)))

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from gnomon.decode.loaded import loaded
 from gnomon.decode.transcript import check_loaded
 from gnomon.decode.transcript_file import TranscriptError, parse, row_digest
 from gnomon.gates.gate import AnyEngine, Fault, Subject
@@ -19,6 +20,7 @@ def lax(
     *,
     chain: bool = True,
     identity: bool = True,
+    config: bool = True,
     digests: int = 1 << 30,
     draws: bool = True,
     greedy: bool = False,
@@ -38,7 +40,7 @@ def lax(
         transcript = parse(lines if chain else resealed(lines))
         asked, ids = transcript.header, [token.id for token in transcript.tokens]
         if identity:
-            check_loaded(engine, asked)
+            check_loaded(engine, asked if config else replace(asked, config=loaded(engine).config))
         vocab, start = engine.model.config.vocab, len(asked.prompt) - 1
         logits, _ = engine.forward([*asked.prompt, *(min(i, vocab - 1) for i in ids)], want="all")
         for i, token in enumerate(transcript.tokens[: len(ids) - skipped]):

@@ -76,6 +76,10 @@ MUTATIONS = (
         *only("loader", "golden"), LOADED + ", as M05b.", says="has weights",
     ),
     Mutation(
+        "X51 load_other_eps", "the epsilon of the norms is read as twice itself", "loader", loaders.other_eps,
+        *only("loader", "golden"), LOADED + "; the pinned config and the norms of micro differ.", says="has eps",
+    ),
+    Mutation(
         "M38 cmp_nan", "NaN equals NaN", "comparator", comparators.lenient(comparators.equal_with_nan),
         *only("comparator"), "The gates of engines compare with the judge itself.", says="the same NaN on both sides",
     ),

@@ -78,6 +78,12 @@ MUTATIONS = (
         "Only state-bytes sends two states of the same ids.", NONE, "moved",
     ),
     Mutation(
+        "X50 config_untold", "every engine says that its rope has the base 10000", "both engines",
+        broken.says_theta, *only("restore"),
+        "Each engine turns its rows as it should. Only restore offers a state of the same weights under another base, "
+        "which is then taken into use.", NONE, "moved", says="a state of another rope.theta: not refused",
+    ),
+    Mutation(
         "X09 checkpoint_by_position", "prefix checkpoints are found by their position", "checkpoints",
         broken.checkpoints(broken.ByPosition), *only("restore"), "Only restore asks for checkpoints.",
         "embed, position 0", "checkpointed",

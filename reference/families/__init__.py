@@ -38,6 +38,15 @@ class Family(Protocol):
 
 def family(name: str) -> Family:
     """The wiring of a family; raises ModelError for a name that is not listed."""
+    return cast(Family, _wired(name))
+
+
+def wiring(name: str) -> str:
+    """The name of the file that wires a family, such as "decoder": families that share one compute the same."""
+    return _wired(name).__name__.rpartition(".")[2]
+
+
+def _wired(name: str) -> ModuleType:
     if name not in _WIRING:
         raise ModelError(f"Expected a model_type among {', '.join(sorted(_WIRING))} but got {name!r}")
-    return cast(Family, _WIRING[name])
+    return _WIRING[name]
