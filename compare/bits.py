@@ -121,7 +121,8 @@ def comparable(observed: Patterns, expected: Patterns, form: Format) -> NDArray[
     zero = is_zero(observed, form), is_zero(expected, form)
     one_sign = is_negative(observed, form) == is_negative(expected, form)
     small = [(p & _magnitude(form)) < SETTLED.get(form.name, 0) for p in (observed, expected)]
-    return (zero[0] & zero[1]) | (one_sign & (zero[0] == zero[1]) & (small[0] == small[1]))
+    near: NDArray[np.bool_] = (zero[0] & zero[1]) | (one_sign & (zero[0] == zero[1]) & (small[0] == small[1]))
+    return near
 
 
 def absolute_error(observed: Patterns, expected: Patterns, form: Format) -> NDArray[np.float64]:

@@ -42,8 +42,8 @@ class Place:
 
     ulp: observed - expected in ulp of the stored type, in ones for integers; None where `apart` says why
     apart: "not finite", "other sign", "across zero" or "across 2^-50" (the settle threshold); else ""
-    absolute, relative: the size of the error, and its share of the expected value, in three digits; "" where either side
-    is not finite, relative "" also where zero was expected
+    absolute, relative: the size of the error, and its share of the expected value, in three digits; "" where either
+    side is not finite, relative "" also where zero was expected
     """
 
     index: tuple[int, ...]

@@ -113,8 +113,8 @@ def card_lines(card: FirstDivergence) -> list[str]:
 def blame(card: FirstDivergence) -> str:
     """What the inputs say about the op."""
     if card.inputs_equal:
-        state = " or the state that it carries from step to step" if card.op in STATEFUL else ""
-        return f"all its inputs are identical: this op{state} made the difference"
+        state = ", or the state that it carries from step to step" if card.op in STATEFUL else ""
+        return f"all inputs are identical: this op made it{state}"
     wrong = [i.name for i in card.inputs if i.verdict != "identical" and i.kind != "unseen"]
     if wrong:
         return f"{joined(wrong)} {'differs' if len(wrong) == 1 else 'differ'} already: the difference is older"
