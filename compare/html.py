@@ -67,7 +67,7 @@ def view(records: Sequence[Record]) -> dict[str, Any]:
         "settings": _side_by_side(config) if config else [],
         "summary": summary,
         "outcome": outcome(summary),
-        "live": f"{100 * summary.live / summary.values:.1f} % live" if summary.values else "",
+        "live": f"{100 * summary.live / summary.values:.1f}\u00a0% live" if summary.values else "",
         "card": card,
         "blame": blame(card) if card else "",
         "no_values": no_values(card, records) if card else "",
