@@ -16,7 +16,8 @@ from gnomon.compare import pictures
 from gnomon.compare.histogram import Histogram
 from gnomon.compare.mismatch import listed
 from gnomon.compare.record import Config, FirstDivergence, Problem, Record, Summary, Tensor, Token, WrongOp
-from gnomon.compare.render import COLUMNS, blame, fingerprint, left_out, no_values, outcome, positions, table_rows
+from gnomon.compare.render import COLUMNS, table_rows
+from gnomon.compare.sentences import blame, fingerprint, left_out, no_values, outcome, positions
 from gnomon.compare.verdict import INCOMPARABLE, WORDS
 from gnomon.compare.words import counted
 

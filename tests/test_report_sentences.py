@@ -19,8 +19,9 @@ from gnomon.compare.diff import diff
 from gnomon.compare.explain.result import Candidate, Explanation
 from gnomon.compare.isolate import isolate, readable
 from gnomon.compare.record import Config, FirstDivergence, Input, Problem, Tensor
-from gnomon.compare.render import STATEFUL, blame, left_out, outcome, table_rows
+from gnomon.compare.render import table_rows
 from gnomon.compare.report import Report
+from gnomon.compare.sentences import STATEFUL, blame, left_out, outcome
 from gnomon.compare.trace_compare import compare_dump, compare_traces
 from gnomon.compare.trace_import import Dump
 from gnomon.compare.trace_map import read_map
