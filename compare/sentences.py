@@ -9,7 +9,15 @@ from gnomon.compare.record import Config, FirstDivergence, Problem, Record, Summ
 from gnomon.compare.verdict import INCOMPARABLE
 from gnomon.compare.words import counted, joined
 
-BUILD = ("kernels", "compiler", "flags", "target", "cuda", "nvrtc", "driver")  # settings that only --verbose shows
+BUILD = (
+    "kernels",
+    "compiler",
+    "flags",
+    "target",
+    "runtime",
+    "driver",
+    "submission",
+)  # settings that only --verbose shows
 STATEFUL = ("kv_append", "scores", "mix", "attention", "causal_conv", "delta_rule", "export")  # read a state, too
 NOT_REPEATED = "to repeat itself"  # as in the problem that first.py reports
 NAMED = 4  # tensors that were left out: named in one sentence of the terminal
