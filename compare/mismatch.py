@@ -12,7 +12,7 @@ import numpy as np
 from gnomon.compare import bits
 from gnomon.compare.bits import Format, Patterns
 from gnomon.compare.where import pattern
-from gnomon.compare.words import counted
+from gnomon.compare.words import counted, is_are
 
 LISTED = 5  # positions a record spells out
 
@@ -129,17 +129,13 @@ class Mismatch:
         """How many values, and how far apart they are."""
         verb = "differs" if self.count == 1 else "differ"
         if self.max_ulp is None and self.worst[0].apart == "not finite":
-            return f"{self.count:,} of {counted(self.values, 'value')} {verb} or {self._are} not finite"
+            return f"{self.count:,} of {counted(self.values, 'value')} {verb} or {is_are(self.count)} not finite"
         if self.max_ulp == 0:
             return f"{self.count:,} of {counted(self.values, 'value')} {verb}, by the sign of zero only"
         unit = f" {self.worst[0].unit}".rstrip()
         how = "" if self.max_ulp is None else f", at most {self.max_ulp:,}{unit} apart"
         size = f"; the largest error is {self.worst[0].absolute}" if unit or self.max_ulp is None else ""
         return f"{self.count:,} of {counted(self.values, 'value')} {verb}{how}{size}"
-
-    @property
-    def _are(self) -> str:
-        return "is" if self.count == 1 else "are"
 
     def worst_title(self) -> str:
         """Above the list of the worst places: how they were chosen."""
