@@ -12,6 +12,7 @@ from pathlib import Path
 from gnomon.compare.diff import diff
 from gnomon.compare.isolate import OPS, grafted
 from gnomon.compare.lane import AnyEngine
+from gnomon.compare.words import counted
 from gnomon.reference.errors import UsageError
 from gnomon.reference.identity import arithmetic, differences
 
@@ -21,7 +22,7 @@ Trial = Callable[[frozenset[str]], bool]  # ops moved to the first engine -> the
 @dataclass(frozen=True)
 class Culprits:
     """ops: the minimal set, in the order of OPS; verdict: "identical" (nothing to find), "found", or "not-found" where
-    the runs differ even with every op moved; trials: runs made, repeats included; resumed: answers from the log"""
+    the runs differ even with every op moved; trials: runs made, repeats included; resumed: sets tried before"""
 
     verdict: str
     ops: tuple[str, ...]
@@ -65,7 +66,7 @@ def bisect(
             with log.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"moved": sorted(moved), "identical": passed}) + "\n")
         if progress is not None:
-            progress(f"{len(moved)} ops moved: {'identical' if passed else 'differs'}")
+            progress(f"{counted(len(moved), 'op')} moved: {'identical' if passed else 'differs'}")
         return passed
 
     if trial(frozenset()):

@@ -18,13 +18,19 @@ Kind = Literal["tap", "result", "state", "op"]
 
 @dataclass(frozen=True)
 class Config:
-    """What was compared: settings read back from both engines, the prompt, the command that does it again."""
+    """What was compared: settings read back from both engines, the prompt, the command that does it again.
+
+    left_out: names of observed tensors that a map leaves out
+    not_held: names of expected tensors that nothing was held against
+    """
 
     expected: dict[str, str]
     observed: dict[str, str]
     ids: tuple[int, ...]
     steps: int
     command: str
+    left_out: tuple[str, ...] = ()
+    not_held: tuple[str, ...] = ()
     type: str = field(default="config", init=False)
 
 

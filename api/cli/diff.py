@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gnomon.cli.options import ArmOption, IdsOption, JsonOption, KvOption, ModelArgument, PromptOption, prompt_ids
-from gnomon.cli.show import HtmlOption, progress_bar, show
+from gnomon.cli.show import HtmlOption, VerboseOption, progress_bar, show
 from gnomon.compare.diff import diff
 from gnomon.compare.isolate import grafted
 from gnomon.compare.isolate import isolate as isolated
@@ -29,6 +29,7 @@ def command(
     arm: ArmOption = "f32",
     kv: KvOption = "f32",
     html: HtmlOption = None,
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Diff two engines bitwise, fed the same tokens; name the first tensor that differs and how."""
@@ -51,4 +52,4 @@ def command(
             if op_set is not None:
                 observed = grafted(expected, observed, [name for name in op_set.split(",") if name])
             report = diff(expected, observed, tokens, steps, progress)
-    return show(report, as_json, html)
+    return show(report, as_json, html, verbose)
