@@ -16,6 +16,7 @@ from gnomon.compare.isolate import OPS, grafted
 from gnomon.compare.lane import AnyEngine, Lane
 from gnomon.compare.minimal import smallest
 from gnomon.compare.unwatched import OBSERVED, Form, different_forms
+from gnomon.compare.words import counted
 from gnomon.reference.errors import UsageError
 from gnomon.reference.identity import arithmetic, differences
 
@@ -25,7 +26,7 @@ LOG_VERSION = 2
 @dataclass(frozen=True)
 class Culprits:
     """ops: the minimal set, in the order of OPS; verdict: "identical" (nothing to find), "found", or "not-found" where
-    the runs differ even with every op moved; trials: runs made, repeats included; resumed: answers from the log"""
+    the runs differ even with every op moved; trials: runs made, repeats included; resumed: sets tried before"""
 
     verdict: str
     ops: tuple[str, ...]
@@ -111,7 +112,7 @@ class Search:
             with self.log.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         if self.progress is not None:
-            self.progress(f"{len(moved)} ops moved: {'identical' if passed else 'differs'}")
+            self.progress(f"{counted(len(moved), 'op')} moved: {'identical' if passed else 'differs'}")
         return passed
 
     def same_watched(self, mixed: AnyEngine) -> bool:

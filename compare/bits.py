@@ -43,6 +43,7 @@ FORMATS = {
     "bool": Format("bool", "unsigned", 8),
 }
 BF16 = Format("bf16", "float", 16, 8, 7)
+SETTLED = {"f32": (127 - 50) << 23, "bf16": (127 - 50) << 7}  # 2^-50: the contract makes smaller numbers zero
 
 
 def format_of(array: NDArray[Any], uint16: Uint16 = "u16") -> Format:
@@ -104,6 +105,34 @@ def ulp_distance(observed: Patterns, expected: Patterns, form: Format) -> NDArra
     return np.where(o >= e, o - e, e - o)
 
 
+def is_negative(bits: Patterns, form: Format) -> NDArray[np.bool_]:
+    """The sign bit of a float."""
+    negative: NDArray[np.bool_] = (bits >> (form.bits - 1)) != 0
+    return negative
+
+
+def comparable(observed: Patterns, expected: Patterns, form: Format) -> NDArray[np.bool_]:
+    """Where a distance in ulp means something: one sign, and both above or both below the settle threshold.
+
+    Two zeros are 0 apart. Integers always are comparable. Without meaning for NaN and infinity.
+    """
+    if form.kind != "float":
+        return np.ones(observed.shape, np.bool_)
+    zero = is_zero(observed, form), is_zero(expected, form)
+    one_sign = is_negative(observed, form) == is_negative(expected, form)
+    small = [(p & _magnitude(form)) < SETTLED.get(form.name, 0) for p in (observed, expected)]
+    near: NDArray[np.bool_] = (zero[0] & zero[1]) | (one_sign & (zero[0] == zero[1]) & (small[0] == small[1]))
+    return near
+
+
+def absolute_error(observed: Patterns, expected: Patterns, form: Format) -> NDArray[np.float64]:
+    """|observed - expected|, to show and to sort by: computed in float64. Without meaning for NaN and infinity."""
+    if form.kind != "float":
+        return ulp_distance(observed, expected, form).astype(np.float64)
+    with np.errstate(all="ignore"):  # NaN, infinity, and the sum of two of the largest
+        return np.abs(_values(observed, form) - _values(expected, form))
+
+
 def number(bits: int, form: Format) -> float | int:
     """The number a pattern stands for; every float type fits a Python float exactly."""
     raw = bits.to_bytes(form.bits // 8, "little")
@@ -149,6 +178,13 @@ def bit_strip(bits: int, form: Format) -> str:
     if form.kind != "float":
         return text
     return f"{text[0]}|{text[1 : 1 + form.exponent]}|{text[1 + form.exponent :]}"
+
+
+def _values(bits: Patterns, form: Format) -> NDArray[np.float64]:
+    """The numbers that patterns of a float type stand for; each fits a float64."""
+    if form is BF16:
+        return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return bits.view(f"<f{form.bits // 8}").astype(np.float64)
 
 
 def _magnitude(form: Format) -> int:

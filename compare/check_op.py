@@ -15,6 +15,7 @@ from gnomon.compare.frameworks import Border, border
 from gnomon.compare.mismatch import mismatch
 from gnomon.compare.op_cases import KINDS, Case, plant_nan, read_case, sequence, values
 from gnomon.compare.op_table import OPS, OpUnderTest
+from gnomon.compare.words import counted
 from gnomon.reference.errors import UsageError
 
 Array = NDArray[Any]
@@ -26,7 +27,9 @@ NOT_MET = "not shrunk: no simpler case was met that fails"
 
 @dataclass(frozen=True)
 class OpCheck:
-    """What a check found. cases, values: compared; kinds: cases by kind of values
+    """What a check found. verdict: PASS, FAIL, or NOT RUN where no value was compared
+
+    cases, values: compared; kinds: cases by kind of values
     case, detail, replay: of the smallest case that fails, with the command that shows it again; else empty
     """
 
@@ -45,19 +48,26 @@ class OpCheck:
 
     @property
     def exit_code(self) -> int:
-        return 0 if self.verdict == "PASS" else 1
+        return {"PASS": 0, "FAIL": 1, "NOT RUN": 3}[self.verdict]
 
     def to_json(self) -> dict[str, Any]:
         return {"type": self.type} | asdict(self)
 
     def text(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.items())
-        lines = [f"{self.verdict} {self.op} {self.kernel}: {self.cases} cases ({kinds}), {self.values:,} values"]
-        if self.verdict == "PASS":
-            lines[0] += " identical"
+        head = f"{self.verdict} {self.op} {self.kernel}:"
+        if self.verdict == "NOT RUN":
+            lines = [f"{head} no value was compared in {counted(self.cases, 'case')}"]
+        elif self.verdict == "PASS":
+            lines = [
+                f"{head} {counted(self.cases, 'case')}, {counted(self.values, 'value')}: none differs from the contract"
+            ]
+            lines.append(f"cases by kind of values: {kinds}")
         else:
-            lines += [
-                f"smallest failing case: {self.case}",
+            passed = f", after {counted(self.cases - 1, 'case')} that passed" if self.cases > 1 else ""
+            lines = [
+                f"{head} case {self.cases:,} fails{passed}",
+                f"failing case: {self.case}",
                 *self.detail.splitlines(),
                 f"to see it again: {self.replay}",
             ]
@@ -103,11 +113,11 @@ def check_op(
             return OpCheck(
                 name, told, "FAIL", seed, kinds.total(), compared, dict(kinds), str(smallest), detail, replay, note
             )
-    return OpCheck(name, told, "PASS", seed, kinds.total(), compared, dict(kinds))
+    return OpCheck(name, told, "PASS" if compared else "NOT RUN", seed, kinds.total(), compared, dict(kinds))
 
 
 def run_case(op: OpUnderTest, kernel: Kernel, case: Case, seed: int, across: Border) -> tuple[int, str]:
-    """How many values were compared, and what is wrong; "" where every bit is right."""
+    """How many values were compared, and what is wrong; "" where none differs from the contract."""
     arguments = op.arguments(case, values(case, seed))
     plant_nan(arguments, case, seed)
     with np.errstate(all="ignore"):

@@ -44,12 +44,12 @@ def diff(
     prompts = {schedule: steps_of(ids, schedule) for schedule in schedules}
     cuts = () if tuple(schedules) == ("whole",) else ("--schedule", ",".join(schedules))
     command = repeat_command(engine_a, engine_b, ids, "--steps", str(steps), *cuts)
-    config = Config(engine_a.describe(), engine_b.describe(), tuple(ids), steps, command)
+    total, done = sum(len(prompt) + steps for prompt in prompts.values()), 0
+    config = Config(engine_a.describe(), engine_b.describe(), tuple(ids), steps, command, planned=total)
     problems = other_model(engine_a, engine_b)
     if problems:
         return Report.of([config, *problems])
 
-    total, done = sum(len(prompt) + steps for prompt in prompts.values()), 0
     records: list[Record] = [config]
     finished = 0
     for schedule, prompt in prompts.items():

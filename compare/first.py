@@ -7,6 +7,7 @@ from gnomon.compare.digest_tap import Key
 from gnomon.compare.lane import UINT16, AnyEngine, Array, Lane
 from gnomon.compare.record import FirstDivergence, Input, Problem, Record, Side, Tensor
 from gnomon.compare.verdict import INCOMPARABLE, Measure, judge, measure
+from gnomon.compare.where import Heads
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ def explain(
         op=record.op,
         inputs=record.inputs,
         command=command,
+        heads=Heads.of(expected.model.config).in_row(record.name),
     )
     problems = [p for side in (e, o) if (p := _not_repeated(side, record))]
     if not problems:

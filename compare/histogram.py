@@ -16,6 +16,7 @@ class Histogram:
     equal:     the same finite pattern on both sides
     zero_sign: +0.0 against -0.0
     nonfinite: NaN or infinity on either side
+    across:    on two sides of zero or of the settle threshold, where a distance in ulp means nothing
     below:     below[0] values lie 1 ulp below what was expected, below[k] more than 2^(k-1) and at most 2^k ulp;
                ends with the last count that is not zero
     above:     the same for values above what was expected
@@ -29,10 +30,14 @@ class Histogram:
     nonfinite: int
     below: tuple[int, ...]
     above: tuple[int, ...]
+    across: int = 0
     type: str = field(default="histogram", init=False)
 
     def __post_init__(self) -> None:
-        if self.equal + self.zero_sign + self.nonfinite + sum(self.below) + sum(self.above) != self.values:
+        if (
+            self.equal + self.zero_sign + self.nonfinite + self.across + sum(self.below) + sum(self.above)
+            != self.values
+        ):
             raise AssertionError("a histogram must count every value once")
 
 
@@ -42,17 +47,21 @@ def histogram(observed: Patterns, expected: Patterns, form: Format, name: str) -
     finite = bits.is_finite(o, form) & bits.is_finite(e, form)
     unequal = finite & (o != e)
     o, e = o[unequal], e[unequal]
+    near = bits.comparable(o, e, form)
+    across = len(o) - int(np.count_nonzero(near))
+    o, e = o[near], e[near]
     distance = bits.ulp_distance(o, e, form)
     higher = bits.ordinal(o, form) > bits.ordinal(e, form)
     return Histogram(
         name,
         form.name,
         observed.size,
-        equal=int(np.count_nonzero(finite)) - len(distance),
+        equal=int(np.count_nonzero(finite)) - len(distance) - across,
         zero_sign=int(np.count_nonzero(distance == 0)),
         nonfinite=int(np.count_nonzero(~finite)),
         below=_per_power(distance[~higher]),
         above=_per_power(distance[higher]),
+        across=across,
     )
 
 

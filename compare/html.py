@@ -16,8 +16,11 @@ from gnomon.compare import pictures
 from gnomon.compare.histogram import Histogram
 from gnomon.compare.mismatch import listed
 from gnomon.compare.record import Config, FirstDivergence, Problem, Record, Summary, Tensor, Token, WrongOp
-from gnomon.compare.render import COLUMNS, positions, settings, table_rows
+from gnomon.compare.render import COLUMNS, table_rows
+from gnomon.compare.render_unwatched import paragraphs
+from gnomon.compare.sentences import blame, fingerprint, left_out, no_values, outcome, positions
 from gnomon.compare.verdict import INCOMPARABLE, WORDS
+from gnomon.compare.words import counted
 
 LISTED = 40  # findings, tensors without a partner: spelled out; the rest are counted
 ROWS = 500  # kinds of tensors in the table
@@ -27,8 +30,8 @@ MEANINGS = {
     "identical": "the same bytes",
     "zero-sign": "only +0.0 against -0.0",
     "ulp<=k": "no value further than k ulp of the stored type",
-    "differs": "other bytes: further apart, or known by digest only",
-    "dead": "one side has too few values that are finite and not zero",
+    "differs": "other bytes: further apart, on two sides of zero, or known by digest only",
+    "dead": "one side has too few values that are finite and not zero, or a row of exp without a 1.0",
     "nonfinite": "NaN or infinity on either side",
     "extra": "only on the observed side",
     "missing": "only on the expected side",
@@ -57,28 +60,36 @@ def view(records: Sequence[Record]) -> dict[str, Any]:
     spread = _only(records, Histogram)
     tensors = [r for r in records if isinstance(r, Tensor)]
     rows = table_rows(records)
+    drawn = pictures.heat_map(tensors, card) if tensors else ""
     return {
         "config": config,
         "title": _title(summary, config),
         "heading": _heading(config),
-        "fingerprint": _fingerprint(config) if config else {},
+        "fingerprint": fingerprint(config, verbose=False) if config else {},
         "settings": _side_by_side(config) if config else [],
         "summary": summary,
-        "live": f"{100 * summary.live / summary.values:.1f} % live" if summary.values else "",
+        "outcome": outcome(summary),
+        "live": f"{100 * summary.live / summary.values:.1f}\u00a0% live" if summary.values else "",
         "card": card,
+        "blame": blame(card) if card else "",
+        "no_values": no_values(card, records) if card else "",
         "spread": spread,
         "spread_picture": pictures.histogram(spread) if spread else "",
+        "unwatched": paragraphs(records),
         "wrong": [r for r in records if isinstance(r, WrongOp)],
-        "map": pictures.heat_map(tensors, card) if tensors else "",
+        "map": drawn,
+        "framed": 'class="g-frame"' in drawn,
         "legend": _legend(tensors),
         "columns": COLUMNS,
-        "rows": rows[:ROWS],
-        "rows_more": max(0, len(rows) - ROWS),
+        "unequal_rows": [row for row in rows if row.verdict != "identical"],
+        "equal_rows": [row for row in rows if row.verdict == "identical"],
+        "most_rows": ROWS,
         "tokens": [r for r in records if isinstance(r, Token)],
         "problems": [r for r in records if isinstance(r, Problem)],
         "apart": [t for t in tensors if t.verdict in INCOMPARABLE],
         "unseen": [i.name for i in card.inputs if i.kind == "unseen"] if card else [],
-        "steps_left": max(0, config.steps + 1 - summary.steps) if config else 0,
+        "left_out": left_out(records, LISTED),
+        "isolated": bool(tensors) and all(t.kind == "op" for t in tensors),
         "most": LISTED,
         "kinds": Counter(r.type for r in records),
     }
@@ -99,20 +110,8 @@ def _heading(config: Config | None) -> str:
     """What was done, on what: gnomon · diff · tiny-dense · 5 tokens and 16 steps"""
     if config is None:
         return "gnomon"
-    work = f"{_counted(len(config.ids), 'token')} and {_counted(config.steps, 'step')}"
+    work = f"{counted(len(config.ids), 'token')} and {counted(config.steps, 'step')}"
     return " · ".join(part for part in (*config.command.split()[:2], config.expected.get("model"), work) if part)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
-def _fingerprint(config: Config) -> dict[str, str]:
-    """What both sides share, once; then what is of one side."""
-    e, o = config.expected, config.observed
-    both = {name: value for name, value in e.items() if o.get(name) == value}
-    own = [{name: value for name, value in side.items() if name not in both} for side in (e, o)]
-    return {"both": settings(both), "expected": settings(own[0]), "observed": settings(own[1])}
 
 
 def _side_by_side(config: Config) -> list[tuple[str, str, str]]:
@@ -136,10 +135,17 @@ def _meaning(verdict: str) -> str:
     return MEANINGS[pictures.word_of(verdict)].replace(" k ", f" {verdict[5:]} ")
 
 
+def _upper(sentence: str) -> str:
+    """With a capital letter; a name at its beginning keeps its own"""
+    return sentence if "." in sentence.partition(" ")[0] else sentence[:1].upper() + sentence[1:]
+
+
 @cache
 def _template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(counted=_counted, look=_look, meaning=_meaning, listed=listed, positions=positions)
+    environment.filters.update(
+        counted=counted, look=_look, meaning=_meaning, listed=listed, positions=positions, sentence=_upper
+    )
     environment.globals.update(bit_strip=pictures.bit_strip)
     source = resources.files("gnomon.compare").joinpath("report.html.jinja").read_text(encoding="utf-8")
     return environment.from_string(source)

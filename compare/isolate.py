@@ -15,6 +15,7 @@ from gnomon.compare.report import Report
 from gnomon.compare.schedule import steps_of
 from gnomon.compare.unwatched import run_unwatched
 from gnomon.compare.verdict import judge
+from gnomon.compare.where import NO_HEADS, Heads
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import UsageError
 from gnomon.reference.protocol import Rows
@@ -32,6 +33,7 @@ class Watcher:
     """Judges every op as it runs; keeps the records."""
 
     command: str
+    heads: Heads = NO_HEADS
     step: int = 0
     start: int = 0
     stop: int = 0
@@ -43,9 +45,10 @@ class Watcher:
             self._judge(op, at or f"({op})", f".{part}" if len(home) > 1 and part else "", home[part], guest.get(part))
 
     def _judge(self, op: str, at: str, suffix: str, expected: NDArray[Any], observed: NDArray[Any] | None) -> None:
-        name = f"{at}{suffix}"
+        name = readable(op, at, suffix)
         # An inner result may be all zeros, and integers or bf16 bits of a cache are not judged for life.
-        found = judge(observed, expected, name, rule=None if at.startswith("blocks.") else "count", op=op)
+        found = judge(observed, expected, name, rule=None if at.startswith("blocks.") else "count", op=op,
+                      heads=self.heads.in_row(at))  # fmt: skip
         pos = (self.start, self.stop)
         seen = (found.verdict, found.detail, found.observed, found.expected)
         self.tensors.append(Tensor(len(self.tensors), "op", self.step, name, pos, op, (), *seen))
@@ -78,14 +81,14 @@ def isolate(
         raise UsageError(f"Expected token ids and steps of at least 0 but got {len(ids)} ids and steps={steps}")
     cut = () if schedule == "whole" else ("--schedule", schedule)
     command = repeat_command(engine_a, engine_b, ids, "--steps", str(steps), "--isolate", *cut)
-    config = Config(engine_a.describe(), engine_b.describe(), tuple(ids), steps, command)
+    feed, done = steps_of(ids, schedule), 0
+    total = len(feed) + steps
+    config = Config(engine_a.describe(), engine_b.describe(), tuple(ids), steps, command, planned=total)
     problems = other_model(engine_a, engine_b)
     if problems:
         return Report.of([config, *problems])
-    watcher = Watcher(command)
+    watcher = Watcher(command, Heads.of(engine_a.model.config))
     engine = grafted(engine_a, engine_b, (), watcher)
-    feed, done = steps_of(ids, schedule), 0
-    total = len(feed) + steps
     lane = Lane("expected", engine, schedule)
     for done in range(total):
         watcher.step, watcher.start, watcher.stop = done, lane.state.length, lane.state.length + len(feed[done])
@@ -117,3 +120,13 @@ def grafted(
             raise UsageError(f"Expected ops among {known} or places such as blocks.0.mlp.gate but got {name!r}")
     ops = GraftedOps(engine_a.ops, engine_b.ops, lambda op, at: op in places or at in places, watcher)
     return Engine(f"{engine_a.name}+{engine_b.name}[{','.join(sorted(places)) or '-'}]", engine_a.model, ops)
+
+
+def readable(op: str, at: str, suffix: str) -> str:
+    """The name of one result: "blocks.0.kv.k after kv_append" of a state array that an op has written, "(split) part 1"
+    of a list. suffix: such as ".0.kv.k" (sequence, then array) or ".1" (part)"""
+    number, _, array = suffix[1:].partition(".")
+    if not array:
+        return f"{at} part {number}" if number else at
+    block = ".".join(at.split(".")[:2])
+    return f"{block}.{array} after {op}" + (f", sequence {number}" if number != "0" else "")

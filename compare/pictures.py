@@ -114,7 +114,8 @@ def _bars(h: Histogram) -> list[Bar]:
     middle = [Bar("0", h.equal, "equal", "same")]
     if h.zero_sign:
         middle.append(Bar("±0", h.zero_sign, "+0.0 against -0.0", "near"))
-    last = [Bar("NaN", h.nonfinite, "NaN or infinity", "nonfinite")] if h.nonfinite else []
+    last = [Bar("↔", h.across, "across zero or 2^-50", "far")] if h.across else []
+    last += [Bar("NaN", h.nonfinite, "NaN or infinity", "nonfinite")] if h.nonfinite else []
     return [*reversed(side(h.below, "below expected")), *middle, *side(h.above, "above expected"), *last]
 
 

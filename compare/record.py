@@ -18,13 +18,21 @@ Kind = Literal["tap", "result", "state", "op"]
 
 @dataclass(frozen=True)
 class Config:
-    """What was compared: settings read back from both engines, the prompt, the command that does it again."""
+    """What was compared: settings read back from both engines, the prompt, the command that does it again.
+
+    left_out: names of observed tensors that a map leaves out
+    not_held: names of expected tensors that nothing was held against
+    planned: steps of all schedules; None: one for the prompt and `steps` more
+    """
 
     expected: dict[str, str]
     observed: dict[str, str]
     ids: tuple[int, ...]
     steps: int
     command: str
+    left_out: tuple[str, ...] = ()
+    not_held: tuple[str, ...] = ()
+    planned: int | None = None
     type: str = field(default="config", init=False)
 
 
@@ -170,7 +178,8 @@ class Summary:
 
     compared, values, bytes, live: of tensors both sides have in one type and shape; live: the smaller count
     steps: finished by both engines
-    unwatched: runs without a tap that were held against a watched one
+    unwatched: runs without a tap that were held against a watched one; unwatched_differ: of these
+    hidden: some of them differ only when nobody looks
     """
 
     verdict: str
@@ -184,6 +193,8 @@ class Summary:
     steps: int
     verdicts: dict[str, int]
     unwatched: int = 0
+    unwatched_differ: int = 0
+    hidden: bool = False
     type: str = field(default="summary", init=False)
 
     def __post_init__(self) -> None:

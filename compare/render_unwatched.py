@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gnomon.compare.record import Record, Summary, Unwatched
+from gnomon.compare.record import Record, Unwatched
 
 FORMS = {
     "alone": "by itself",
@@ -15,6 +15,11 @@ ALWAYS = "differs from its own watched run"
 
 
 def unwatched_lines(records: Sequence[Record]) -> list[str]:
+    """The paragraphs, indented below their first lines."""
+    return [line for first, *rest in paragraphs(records) for line in (first, *(f"  {text}" for text in rest))]
+
+
+def paragraphs(records: Sequence[Record]) -> list[list[str]]:
     """Which engine, in which forms, from which step on; what hides it; the first tensor of the wrong path.
 
     Forms in which the same was found share a paragraph.
@@ -23,7 +28,7 @@ def unwatched_lines(records: Sequence[Record]) -> list[str]:
     for r in records:
         if isinstance(r, Unwatched) and r.verdict != "identical":
             found.setdefault((r.engine, r.hidden_by, r.narrowest, r.tap, r.op), []).append(r)
-    return [line for group in found.values() for line in paragraph(group)]
+    return [paragraph(group) for group in found.values()]
 
 
 def paragraph(group: Sequence[Unwatched]) -> list[str]:
@@ -36,18 +41,18 @@ def paragraph(group: Sequence[Unwatched]) -> list[str]:
         found = r.mismatch
         what = f"{found.count:,} of {found.values:,} values differ" if found is not None else r.verdict
         detail = f" ({r.detail})" if r.detail else ""
-        lines.append(f"  {FORMS[r.form].format(rows=r.rows)}{cut}: step {r.step}, {r.name}: {what}{detail}")
+        lines.append(f"{FORMS[r.form].format(rows=r.rows)}{cut}: step {r.step}, {r.name}: {what}{detail}")
     if first.hidden_by:
-        lines.append(f"  each of these hides it when it is watched: {', '.join(first.hidden_by)}")
+        lines.append(f"each of these hides it when it is watched: {', '.join(first.hidden_by)}")
     if first.narrowest:
-        lines.append(f"  the narrowest set of taps that hides it: {named(first.narrowest)}")
+        lines.append(f"the narrowest set of taps that hides it: {named(first.narrowest)}")
     if not hidden and first.tap:
-        lines.append("  watching does not hide it")
+        lines.append("watching does not hide it")
     if first.tap:
         inputs = "from equal inputs" if first.inputs_equal else "from inputs of which not all were seen equal"
-        lines.append(f"  the first tensor to differ on that path: {first.tap}, made by {first.op} {inputs}")
+        lines.append(f"the first tensor to differ on that path: {first.tap}, made by {first.op} {inputs}")
     elif not hidden:
-        lines.append("  no tap shows that path: it did not come again, or every tap leaves it")
+        lines.append("no tap shows that path: it did not come again, or every tap leaves it")
     return lines
 
 
@@ -55,16 +60,3 @@ def named(names: Sequence[str], most: int = 4) -> str:
     """A few names, or how many there are."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
-
-
-def beside(records: Sequence[Record], summary: Summary) -> str:
-    """The end of the headline: what the unwatched runs add to it."""
-    runs = [r for r in records if isinstance(r, Unwatched)]
-    if not runs:
-        return ""
-    wrong = [r for r in runs if r.verdict != "identical"]
-    if not wrong:
-        return ", watched and unwatched"
-    if all(word == "identical" for word in summary.verdicts):
-        return f"; {HIDDEN if any(r.hidden_by or r.narrowest for r in wrong) else ALWAYS}"
-    return ""

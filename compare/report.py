@@ -63,17 +63,20 @@ class Report:
     def tensors(self) -> list[Tensor]:
         return [r for r in self.records if isinstance(r, Tensor)]
 
-    def render(self, console: Console, table: bool = True) -> None:
-        """Print the report with Rich; table: with one line per kind of tensor."""
-        console.print(render.terminal(self.records, table))
+    def render(self, console: Console, table: bool = True, verbose: bool = False) -> None:
+        """Print the report with Rich.
+
+        table: with a line for each kind of tensor that is not identical; verbose: for every kind, and every setting
+        """
+        console.print(render.terminal(self.records, table, verbose))
         config = next((r for r in self.records if isinstance(r, Config)), None)
         if config is not None:  # on one line whatever the width, so that it can be copied
             console.print(f"to see it again: {config.command}", style="dim", soft_wrap=True, markup=False, emoji=False)
 
-    def text(self) -> str:
+    def text(self, verbose: bool = False) -> str:
         """What `render` prints, without colour."""
         out = io.StringIO()
-        self.render(Console(file=out, width=TEXT_WIDTH, color_system=None, force_jupyter=False))
+        self.render(Console(file=out, width=TEXT_WIDTH, color_system=None, force_jupyter=False), verbose=verbose)
         return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
     def to_json(self) -> dict[str, Any]:
@@ -107,6 +110,7 @@ class Report:
 def summarise(records: Sequence[Record], steps: int) -> Summary:
     """Totals of some records. Nothing compared is `not-run`, whatever else was found."""
     tensors = [r for r in records if isinstance(r, Tensor)]
+    unwatched = [r for r in records if isinstance(r, Unwatched)]
     both = [
         (r.observed, r.expected)
         for r in tensors
@@ -125,5 +129,7 @@ def summarise(records: Sequence[Record], steps: int) -> Summary:
         live=sum(min(o.live, e.live) for o, e in both),
         steps=steps,
         verdicts=dict(Counter(r.verdict for r in tensors)),
-        unwatched=sum(isinstance(r, Unwatched) for r in records),
+        unwatched=len(unwatched),
+        unwatched_differ=sum(r.verdict != "identical" for r in unwatched),
+        hidden=any(r.hidden_by or r.narrowest for r in unwatched),
     )

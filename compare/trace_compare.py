@@ -7,6 +7,7 @@ one side has digests only, digests are compared, and an inequality is `differs` 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from gnomon.compare.first import first_unequal
 from gnomon.compare.record import Config, FirstDivergence, Input, Problem, Record, Side, Tensor, Unwatched
@@ -18,6 +19,7 @@ from gnomon.compare.trace_map import NameMap
 from gnomon.compare.trace_read import Renamed, Source, Trace
 from gnomon.compare.trace_record import Manifest
 from gnomon.compare.verdict import Finding, worst
+from gnomon.compare.where import Heads
 from gnomon.reference.identity import differences
 
 BATCH = 16  # tensors that a thread takes at a time
@@ -32,7 +34,7 @@ def compare_traces(
     names: maps observed names to expected ones; digests: look at no byte; command: how to see it again
     Traces of other models or of other token ids are not compared: `not-run`.
     """
-    settings = settings_of(observed.manifest)
+    settings = settings_of(observed.manifest) | ({"read": "records only, no tensor"} if digests else {})
     config = _config(expected.manifest, settings, command)
     problems = incomparable(expected.manifest, observed.manifest)
     if problems:
@@ -43,6 +45,7 @@ def compare_traces(
     if names is not None:
         resolved = names.resolve({r.name for r in observed.records}, {r.name for r in expected.records})
         source = Renamed(observed, resolved)
+        config = replace(config, left_out=tuple(sorted(name for name, ours in resolved.items() if ours is None)))
     units = align(expected.records, source.records)
     done = min(_steps(m) + (m.failed is None) for _, m in sides)
     unwatched = [record for side, m in sides for record in unwatched_of(side, m)]
@@ -58,9 +61,15 @@ def compare_dump(expected: Trace, dump: Dump, settings: dict[str, str], *, comma
     """
     taps = [r for r in expected.records if r.kind == "tap" and r.name in dump.compared]
     total = len({r.name for r in expected.records if r.kind == "tap"})
-    told = {"tensors": str(len(dump.records)), "left out": str(dump.left_out)}
+    told = {"tensors": str(len(dump.records)), "left out": str(len(dump.left_out))}
     settings = {**settings, **told, "taps compared": f"{len(dump.compared)} of {total}"}
-    config = _config(expected.manifest, settings, command)
+    others = {r.name if r.kind == "tap" else f"{r.name} ({r.kind})": None for r in expected.records}
+    held = {r.name for r in taps}
+    config = replace(
+        _config(expected.manifest, settings, command),
+        left_out=dump.left_out,
+        not_held=tuple(name for name in others if name not in held),
+    )
     done = _steps(expected.manifest) + 1
     return _report(align(taps, dump.records), expected, dump, [config], done, False, command)
 
@@ -75,7 +84,10 @@ def _report(
     command: str,
 ) -> Report:
     manifest = expected.manifest
-    judged = _judge(units, lambda unit: judge_unit(unit, expected, observed, digests, command), threads=not digests)
+    heads = Heads.seen((r.name, r.shape) for r in expected.records)
+    judged = _judge(
+        units, lambda unit: judge_unit(unit, expected, observed, digests, command, heads), threads=not digests
+    )
     tensors = [_tensor(seq, j, manifest) for seq, j in enumerate(judged)]
     stale = [p for tensor, j in zip(tensors, judged, strict=True) for p in _stale(tensor, j)]
     records: list[Record] = [*head, *tensors, *stale]

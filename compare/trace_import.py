@@ -34,7 +34,7 @@ Load = Callable[[], tuple[Array, Uint16]]  # one tensor, read when it is asked f
 class Dump:
     """Foreign tensors under our names. records: hashed on opening, one tensor in memory at a time
 
-    mapped: how many tensors of the dump have a tap; left_out: how many the map leaves out
+    left_out: the foreign names that the map leaves out
     compared: the taps of the trace that the dump is held against
     """
 
@@ -43,7 +43,7 @@ class Dump:
         found = dict(tensors(path))
         resolved = names.resolve(found, taps) if names else {name: name for name in found}
         self.compared = names.targets(found, taps) if names else set(taps)
-        self.left_out = sum(ours is None for ours in resolved.values())
+        self.left_out = tuple(sorted(name for name, ours in resolved.items() if ours is None))
         self.length = len(trace.manifest.ids)
         self.tails = {name: r.shape[1:] for name, r in taps.items()}
         self.loads = {ours: found[name] for name, ours in resolved.items() if ours is not None}

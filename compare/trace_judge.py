@@ -15,6 +15,7 @@ from gnomon.compare.trace_measure import read_equal, record_of, row_with_one, va
 from gnomon.compare.trace_read import Source
 from gnomon.compare.trace_record import BY_NAME, TraceRecord
 from gnomon.compare.verdict import Finding, Measure, judge, judge_measures
+from gnomon.compare.where import NO_HEADS, Heads
 
 Array = NDArray[Any]
 Pieces = tuple[Piece, ...]
@@ -30,7 +31,9 @@ class Judged:
     stale: Stale = ()
 
 
-def judge_unit(unit: Unit, expected: Source, observed: Source, digests: bool = False, command: str = "") -> Judged:
+def judge_unit(
+    unit: Unit, expected: Source, observed: Source, digests: bool = False, command: str = "", heads: Heads = NO_HEADS
+) -> Judged:
     """Compare one tensor: by its bytes where both sides have them, else by digests. digests: look at no byte"""
     e, o, name = unit.expected, unit.observed, unit.name
     if not e or not o:
@@ -42,7 +45,7 @@ def judge_unit(unit: Unit, expected: Source, observed: Source, digests: bool = F
         return same
     e, stale_e = _read_again("expected", e, expected)
     o, stale_o = _read_again("observed", o, observed)
-    return Judged(unit, _judge_bytes(e, o, unit, (expected, observed), command), (*stale_e, *stale_o))
+    return Judged(unit, _judge_bytes(e, o, unit, (expected, observed), command, heads), (*stale_e, *stale_o))
 
 
 def uint16_of(record: TraceRecord) -> Uint16:
@@ -50,7 +53,9 @@ def uint16_of(record: TraceRecord) -> Uint16:
     return "bf16" if record.dtype == "bf16" else "u16"
 
 
-def _judge_bytes(e: Pieces, o: Pieces, unit: Unit, sources: tuple[Source, Source], command: str) -> Finding:
+def _judge_bytes(
+    e: Pieces, o: Pieces, unit: Unit, sources: tuple[Source, Source], command: str, heads: Heads
+) -> Finding:
     """By bytes where both sides have them in one form."""
     tail, unlike = _common_tail(e, o, unit.name)
     if unlike is not None:
@@ -59,7 +64,16 @@ def _judge_bytes(e: Pieces, o: Pieces, unit: Unit, sources: tuple[Source, Source
     if arrays[0] is None or arrays[1] is None or e[0].record.dtype != o[0].record.dtype:
         return _judge_records(e, o, unit)
     r = unit.source
-    return judge(arrays[1], arrays[0], unit.name, uint16=uint16_of(r), op=r.op, inputs=r.inputs, command=command)
+    return judge(
+        arrays[1],
+        arrays[0],
+        unit.name,
+        uint16=uint16_of(r),
+        op=r.op,
+        inputs=r.inputs,
+        command=command,
+        heads=heads.in_row(unit.name),
+    )
 
 
 def _judge_records(e: Pieces, o: Pieces, unit: Unit) -> Finding:

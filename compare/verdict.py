@@ -9,7 +9,7 @@ nothing empty passes.
 | `identical` | the same bytes | 0 |
 | `zero-sign` | only +0.0 against -0.0 | 1 |
 | `ulp<=k` | no value further than k ulp of the stored type, k at most NEAR_ULP | 1 |
-| `differs` | other bytes; further apart, or known by digest only | 1 |
+| `differs` | other bytes; further apart, on two sides of zero, or known by digest only | 1 |
 | `dead` | one side has too few values that are finite and not zero (see `rule_of`) | 1 |
 | `nonfinite` | NaN or infinity on either side | 1 |
 | `extra`, `missing` | only on the observed, only on the expected side | 3 |
@@ -173,10 +173,11 @@ def judge(
     op: str = "",
     inputs: tuple[str, ...] = (),
     command: str = "",
+    heads: int = 0,
 ) -> Finding:
     """Compare two tensors, bit for bit.
 
-    uint16: what uint16 arrays hold; rule: overrides `rule_of`; op, inputs, command: for the mismatch text
+    uint16: what uint16 arrays hold; rule: overrides `rule_of`; op, inputs, command, heads: for the mismatch text
     Raises UsageError for arrays that hold no numbers.
     """
     o = None if observed is None else measure(observed, name, uint16)
@@ -186,7 +187,7 @@ def judge(
         return found
     form = bits.format_of(observed, uint16)
     pair = bits.patterns(observed), bits.patterns(expected)
-    differences = mismatch(*pair, form, name, op, inputs, command)
+    differences = mismatch(*pair, form, name, op, inputs, command, heads)
     verdict = found.verdict
     if verdict == "differs" and differences is not None and differences.max_ulp is not None:
         k = differences.max_ulp

@@ -90,7 +90,7 @@ def test_totals_that_do_not_add_up_are_refused(report):
 
 
 def test_the_table_counts_every_tensor_once(report):
-    table = report.text().splitlines()
+    table = report.text(verbose=True).splitlines()
     start = next(i for i, line in enumerate(table) if line.startswith("tensor "))
     rows = [line.split() for line in table[start + 1 : -1]]
     assert sum(int(row[-5]) for row in rows) == report.summary.tensors

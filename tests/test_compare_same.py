@@ -58,9 +58,10 @@ def test_the_message_holds_the_mismatch():
         assert_same_bytes(np.array([[1.0, 2.0]], np.float32), np.array([[1.0, 4.0]], np.float32), "probe")
     assert str(failure.value).splitlines() == [
         "probe: differs",
-        "probe f32 [1, 2] at [0, 1]: 0x40000000 => expected 0x40800000 (-8388608 ulp)",
-        "  [0, 1]: 2.0 => expected 4.0   0x1p+1 => 0x1p+2   0x40000000 => 0x40800000 (-8388608 ulp)",
-        "  1 of 2 values, at most 8388608 ulp apart",
+        "probe f32 [1, 2] at [0, 1]: 0x40000000 => expected 0x40800000 (-8,388,608 ulp)",
+        "  [0, 1]: 2.0 => expected 4.0   0x1p+1 => 0x1p+2   0x40000000 => 0x40800000 "
+        "(-8,388,608 ulp; off by 2, relative 0.5)",
+        "  1 of 2 values differs, at most 8,388,608 ulp apart; the largest error is 2",
     ]
 
 

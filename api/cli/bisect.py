@@ -9,6 +9,7 @@ from rich.console import Console
 
 from gnomon.cli.options import ArmOption, IdsOption, JsonOption, KvOption, ModelArgument, PromptOption, prompt_ids
 from gnomon.compare.bisect import bisect
+from gnomon.compare.words import counted
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
 from gnomon.reference.errors import UsageError
@@ -39,9 +40,10 @@ def command(
         print(json.dumps(vars(found)))
     else:
         words = {
-            "identical": "nothing to find: the engines are identical",
+            "identical": "nothing to find: the two engines are identical on these tokens",
             "found": f"to blame: {', '.join(found.ops)}",
             "not-found": "the runs differ even with every op moved: the difference lies outside the ops",
         }
-        print(f"{words[found.verdict]} ({found.trials} runs, {found.resumed} answers from the log)")
+        known = f"; {counted(found.resumed, 'set')} had been tried before" if found.resumed else ""
+        print(f"{words[found.verdict]} ({counted(found.trials, 'run')}{known})")
     return 0 if found.verdict == "identical" else 1

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from gnomon.cli.options import ExpectedArgument, JsonOption, present
-from gnomon.cli.show import HtmlOption, show
+from gnomon.cli.show import HtmlOption, VerboseOption, show
 from gnomon.compare.aliases import ALIASES
 from gnomon.compare.report import Report
 from gnomon.compare.trace_compare import compare_dump, compare_traces
@@ -42,6 +42,7 @@ def command(
     ] = None,
     digests: Annotated[bool, typer.Option("--digests", help="compare digests only; no tensor is read")] = False,
     html: HtmlOption = None,
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Compare two traces by tensor name and position; name the first tensor that differs and how."""
@@ -49,7 +50,7 @@ def command(
     words += ["--map", mapping] if mapping else []
     words += ["--digests"] if digests else []
     report = compare(expected, observed, mapping, digests, shlex.join(words))
-    return show(report, as_json, html)
+    return show(report, as_json, html, verbose)
 
 
 def compare(expected: Path, observed: Path, mapping: str | None, digests: bool, again: str) -> Report:

@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from gnomon.cli.show import HtmlOption, Output
+from gnomon.cli.show import HtmlOption, Output, VerboseOption
 from gnomon.compare.diff import diff
 from gnomon.compare.explain.tap import explain_divergence
 from gnomon.compare.report import Report
@@ -20,7 +20,9 @@ MODELS = {"tiny-dense": "def __init__(self", "tiny-hybrid": "import os\nimport "
 
 
 def command(
-    steps: Annotated[int, typer.Option("--steps", min=1, help="tokens after the prompt")] = 16, html: HtmlOption = None
+    steps: Annotated[int, typer.Option("--steps", min=1, help="tokens after the prompt")] = 16,
+    html: HtmlOption = None,
+    verbose: VerboseOption = False,
 ) -> int:
     """Reference against shadow on the embedded models, every tensor of every step; then a planted divergence."""
     console = Output()
@@ -33,7 +35,7 @@ def command(
         )
         report = compared(console, reference, shadow, ids, steps)
         passed &= report.exit_code == 0
-        report.render(console)
+        report.render(console, verbose=verbose)
         assert model.tokenizer is not None
         text = model.tokenizer.decode(list(reference.generate(ids, 2 * steps)))
         console.print(f"[dim]text:[/] {prompt}[cyan]{text}[/]\n")
@@ -43,7 +45,7 @@ def command(
     console.rule(f"{len(MODELS) + 1}. a copy of the shadow in which {at} adds backwards", align="left")
     broken = reordered(model)
     report = compared(console, make_engine("numpy", model), broken, ids, steps)
-    report.render(console, table=False)
+    report.render(console, table=False, verbose=verbose)
     if html is not None:
         report.write_html(html)
         console.print(f"report: {html}", markup=False, soft_wrap=True)

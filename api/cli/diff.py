@@ -14,7 +14,7 @@ from gnomon.cli.options import (
     SchedulesOption,
     prompt_ids,
 )
-from gnomon.cli.show import HtmlOption, progress_bar, show
+from gnomon.cli.show import HtmlOption, VerboseOption, progress_bar, show
 from gnomon.compare.diff import diff
 from gnomon.compare.isolate import grafted
 from gnomon.compare.isolate import isolate as isolated
@@ -40,6 +40,7 @@ def command(
     arm: ArmOption = "f32",
     kv: KvOption = "f32",
     html: HtmlOption = None,
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Diff two engines bitwise, fed the same tokens; name the first tensor that differs and how."""
@@ -65,4 +66,4 @@ def command(
             if op_set is not None:
                 observed = grafted(expected, observed, [name for name in op_set.split(",") if name])
             report = diff(expected, observed, tokens, steps, progress, schedules)
-    return show(report, as_json, html)
+    return show(report, as_json, html, verbose)

@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from gnomon import models
 from gnomon.cli.options import JsonOption, present
 from gnomon.cli.show import Output
 from gnomon.compare.known_runs import known_runs
 from gnomon.compare.vectors import Result, run_vectors
+from gnomon.compare.words import counted
 from gnomon.engines import engine as make_engine
 from gnomon.reference.errors import UsageError
 
@@ -27,15 +29,18 @@ def command(
             help="a folder of cases; default: the ones built in",
         ),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="a line for every case, not only the failures")
+    ] = False,
     as_json: JsonOption = False,
 ) -> int:
     """Run known answers bit for bit. Exit 0: all passed; 1: one failed; 3: one could not be run."""
     if vectors is not None and not vectors.is_dir():
         raise UsageError(f"Expected a folder of vector files at {str(vectors)!r} but it is a file")
-    return max(answered(name, vectors, as_json) for name in engine or ["numpy"])
+    return max(answered(name, vectors, as_json, verbose) for name in engine or ["numpy"])
 
 
-def answered(name: str, vectors: Path | None, as_json: bool) -> int:
+def answered(name: str, vectors: Path | None, as_json: bool, verbose: bool = False) -> int:
     """All cases on one engine; with --json one object a line. The exit code."""
     running = make_engine(name, models.micro())
     with as_file(files("gnomon") / "vectors") as built_in:
@@ -46,22 +51,28 @@ def answered(name: str, vectors: Path | None, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"engine": running.name, **counts, "cases": [vars(r) for r in results]}))
     else:
-        show(running.name, results, counts)
+        show(running.name, results, counts, verbose)
     if counts["FAIL"]:
         return 1
     return 3 if counts["NOT RUN"] or not counts["PASS"] else 0
 
 
-def show(engine: str, results: list[Result], counts: dict[str, int]) -> None:
-    """One line a case, the mismatch text under a case that failed."""
+def show(engine: str, results: list[Result], counts: dict[str, int], verbose: bool) -> None:
+    """The verdict, then a line for each case that did not pass, with its mismatch; verbose: a line for every case."""
     console = Output()
+    values = sum(r.values for r in results)
+    told = ", ".join(f"{n} {v}" for v, n in counts.items() if n)
+    console.print(f"{engine}: {told} ({counted(values, 'value')} compared)")
     table = Table("case", "verdict", "values", "", box=None, pad_edge=False)
     colours = {"PASS": "green", "FAIL": "red", "NOT RUN": "yellow"}
     for r in results:
-        table.add_row(r.case, f"[{colours[r.verdict]}]{r.verdict}[/]", str(r.values or ""), r.detail.split("\n")[0])
-    console.print(table)
+        if verbose or r.verdict != "PASS":
+            detail = Text(r.detail.split("\n")[0])
+            table.add_row(
+                r.case, Text(r.verdict, style=colours[r.verdict]), f"{r.values:,}" if r.values else "", detail
+            )
+    if table.row_count:
+        console.print(table)
     for r in results:
         if r.verdict == "FAIL":
             console.print(f"\n{r.detail}", markup=False)
-    values = sum(r.values for r in results)
-    console.print(f"\n{engine}: " + ", ".join(f"{n} {v}" for v, n in counts.items()) + f"; {values} values compared")

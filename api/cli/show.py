@@ -59,13 +59,18 @@ HtmlOption = Annotated[
 ]
 
 
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="every kind of tensor, identical ones too, and how an engine was built")
+]
+
+
 def progress_bar(hidden: bool = False) -> Progress:
     """A bar on stderr that leaves nothing behind. Where stderr is no terminal, even its end would be an empty line."""
     console = Console(stderr=True)
     return Progress(console=console, transient=True, disable=hidden or not console.is_terminal)
 
 
-def show(report: Report, as_json: bool, html: Path | None) -> int:
+def show(report: Report, as_json: bool, html: Path | None, verbose: bool = False) -> int:
     """Write the file first, so that it is there even where the reader of stdout has left -> the exit code."""
     if html is not None:
         report.write_html(html)
@@ -73,7 +78,7 @@ def show(report: Report, as_json: bool, html: Path | None) -> int:
         print(json.dumps(report.to_json()))
     else:
         console = Output()
-        report.render(console)
+        report.render(console, verbose=verbose)
         if html is not None:
             console.print(f"report: {html}", markup=False, soft_wrap=True)
     return report.exit_code

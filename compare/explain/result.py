@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from gnomon.compare.words import counted
+
 SHOWN = 5  # candidates that come nearest, in the text
 
 Verdict = Literal["identical", "explained", "undecided", "not explained"]
@@ -63,8 +65,10 @@ class Explanation:
         """The verdict in a line, then the causes, or what came nearest."""
         head = f"{self.name or self.op}: {self.verdict}"
         if self.verdict == "identical":
-            return f"{head} ({self.values} values, as the contract gives them)"
-        lines = [f"{head} ({self.op}, {self.differing} of {self.values} values differ, {self.tried} variants tried)"]
+            return f"{head} ({counted(self.values, 'value')}, as the contract gives them)"
+        differ = "differs" if self.differing == 1 else "differ"
+        of = f"{self.differing:,} of {counted(self.values, 'value')} {differ}"
+        lines = [f"{head} ({self.op}, {of}, {counted(self.tried, 'variant')} tried)"]
         causes = [" + ".join(names) for names in self.causes]
         if self.verdict == "explained" and len(causes) == 1:
             lines.append(f"{causes[0]}: reproduces every byte")
@@ -77,9 +81,14 @@ class Explanation:
                 f"too few values differ for a name: {self.evidence:.0f} bits of evidence, {self.needed:.0f} needed"
             )
         if self.verdict == "not explained":
-            lines.append("no variant reproduces every byte; how much each gives:")
+            shown = min(SHOWN, len(self.candidates))
+            near = (
+                f"; the {counted(shown, 'variant')} that {'comes' if shown == 1 else 'come'} nearest" if shown else ""
+            )
+            lines.append(f"no variant reproduces every byte{near}" + ":" * bool(shown))
             lines += [
-                f"  {c.differing} of {c.of_differing} differing values, {c.reproduced} of {c.of} in all: {c.name}"
+                f"  {c.differing:,} of {counted(c.of_differing, 'differing value')}, "
+                f"{c.reproduced:,} of {c.of:,} in all: {c.name}"
                 for c in self.candidates[:SHOWN]
             ]
         return "\n  ".join(lines)
