@@ -15,6 +15,7 @@ from gnomon.compare.lane import AnyEngine
 from gnomon.compare.words import counted
 from gnomon.reference.errors import UsageError
 from gnomon.reference.identity import arithmetic, differences
+from gnomon.reference.token_ids import token_ids
 
 Trial = Callable[[frozenset[str]], bool]  # ops moved to the first engine -> the runs are identical
 
@@ -42,11 +43,12 @@ def bisect(
     """Search with runs of `ids` and `steps` greedy tokens. repeats: a set passes only if it is identical each time, for
     faults that come and go. log: JSON lines, one per set tried. Raises UsageError for a log of another search and
     for engines of other models."""
+    ids = token_ids(ids)
     if repeats < 1:
         raise UsageError(f"Expected at least one run per set but got repeats={repeats}")
     grafted(engine_a, engine_b, ())  # engines of other models are refused before a log is begun
     header = {"a": engine_a.name, "b": engine_b.name, "model": engine_a.model.digest,
-              "config": arithmetic(engine_a.model), "ids": list(ids), "steps": steps, "repeats": repeats}  # fmt: skip
+              "config": arithmetic(engine_a.model), "ids": ids, "steps": steps, "repeats": repeats}  # fmt: skip
     known = read_log(log, header) if log else {}
     counts = {"trials": 0, "resumed": 0}
 

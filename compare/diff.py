@@ -15,6 +15,7 @@ from gnomon.compare.report import Report
 from gnomon.compare.verdict import judge_measures
 from gnomon.reference.errors import UsageError
 from gnomon.reference.identity import arithmetic, differences
+from gnomon.reference.token_ids import token_ids
 
 Progress = Callable[[int, int], None]  # steps done, steps in all
 
@@ -31,8 +32,9 @@ def diff(
     A run ends early at a step that either engine refuses as not finite; that is a finding. Engines of other
     models are not compared: `not-run`. Raises UsageError for ids or steps that cannot be run.
     """
+    ids = token_ids(ids)
     _check(engine_a, ids, steps)
-    feed = [[int(i) for i in ids]]  # what each step runs
+    feed = [ids]  # what each step runs
     command = repeat_command(engine_a, engine_b, feed[0], "--steps", str(steps))
     config = Config(engine_a.describe(), engine_b.describe(), tuple(feed[0]), steps, command)
     problems = other_model(engine_a, engine_b)

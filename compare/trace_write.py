@@ -27,6 +27,7 @@ from gnomon.reference import CONTRACT_VERSION
 from gnomon.reference.errors import NonFiniteError, UsageError
 from gnomon.reference.identity import arithmetic
 from gnomon.reference.protocol import Rows
+from gnomon.reference.token_ids import token_ids
 
 
 def write_trace(
@@ -45,13 +46,14 @@ def write_trace(
     A step that the engine refuses as not finite ends the run; the trace says so and holds what was shown until then.
     Raises UsageError for an `out` that exists and is not empty, and for ids or steps that cannot be run.
     """
+    ids = token_ids(ids)
     limit = engine.model.config.max_positions
     if len(ids) == 0 or steps < 0 or len(ids) + steps > limit:
         raise UsageError(
             f"Expected at least one token id, steps of at least 0 and at most max_positions={limit} positions "
             f"but got {len(ids)} ids and steps={steps}"
         )
-    feed = [[int(i) for i in ids]] if schedule == "one-pass" else [[int(i)] for i in ids]
+    feed = [ids] if schedule == "one-pass" else [[i] for i in ids]
     total = len(feed) + steps
     with TraceWriter(out, digests_only) as writer:
         state, failed = engine.new(), None

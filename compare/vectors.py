@@ -20,6 +20,7 @@ from gnomon.compare.same import assert_same_bytes
 from gnomon.reference.errors import GnomonError, UsageError
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.ops.sample import Sampling, sample
+from gnomon.reference.own_code import OwnCodeError
 from gnomon.reference.protocol import F32, Ops, Rows
 from gnomon.reference.state import State
 from gnomon.reference.weights import Role, Weight
@@ -79,6 +80,8 @@ def run_case(name: str, params: dict[str, Any], inputs: Arrays, expected: Arrays
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             got = RUNNERS[runner](ops, inputs, params)
+    except OwnCodeError as error:
+        return Result(name, "FAIL", 0, str(error))
     except (GnomonError, ValueError, KeyError) as error:
         return Result(name, "FAIL", 0, f"{type(error).__name__}: {error}")
     if got is None:

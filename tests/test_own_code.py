@@ -1,0 +1,179 @@
+"""Code of a user that fails is theirs, in every verb: the sentence names the op, the place and their line."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import gnomon
+from gnomon.cli import main
+from gnomon.models import micro
+from gnomon.reference.own_code import OwnCodeError
+
+OWN = '''
+import sys
+import numpy as np
+import gnomon
+from gnomon.reference.numpy_ops import NumpyOps
+
+def changed(op, made):
+    def make(model):
+        engine = gnomon.engine("numpy", model)
+        plain = getattr(engine.ops, op)
+        setattr(engine.ops, op, lambda *args: made(plain, *args))
+        return engine
+    return make
+
+def my_kernel(x):
+    return x @ x[:, :7]  # of the kernel
+
+raises = changed("rms_norm", lambda plain, at, x, *rest: my_kernel(x))
+leaves = changed("linear", lambda plain, *args: sys.exit(0))
+nothing = changed("rms_norm", lambda plain, *args: None)
+wide = changed("linear", lambda plain, *args: plain(*args).astype(np.float64))
+narrow = changed("linear", lambda plain, *args: plain(*args)[:, 1:])
+flat = changed("scores", lambda plain, *args: plain(*args)[0])
+
+class Packing(NumpyOps):
+    def pack(self, weight):
+        return weight.no_such_field  # of pack
+
+def packs(model):
+    return gnomon.Engine("own", model, Packing())
+
+class Exporting(NumpyOps):
+    def export_cache(self, state, i):
+        raise RuntimeError("no way out")  # of export
+
+def exports(model):
+    return gnomon.Engine("own", model, Exporting())
+
+def quits(model):
+    sys.exit(0)  # of the factory
+'''
+ASK = ("micro", "--ids", "1,2,3")
+VERBS = {
+    "diff": ("diff", *ASK, "--steps", "1", "-e", "numpy"),
+    "isolate": ("diff", *ASK, "--steps", "1", "--isolate", "-e", "numpy"),
+    "bisect": ("bisect", *ASK, "-e", "numpy"),
+    "trace": ("trace", *ASK, "--out", "made"),
+    "run": ("run", *ASK),
+    "digest": ("digest", *ASK),
+    "bench": ("bench", "micro", "--seconds", "0.1"),
+    "state": ("state", "export", *ASK, "-o", "made"),
+    "transcript": ("transcript", "produce", *ASK, "-n", "2", "-o", "made"),
+}  # fmt: skip
+Command = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    """`gnomon` with some words, in a folder with own.py -> exit code, what it said"""
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(OWN)
+
+    def run(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr("sys.argv", ["gnomon", *words])
+        with pytest.raises(SystemExit) as left:
+            main()
+        assert isinstance(left.value.code, int)
+        out, err = capsys.readouterr()
+        assert "bug report" not in err and "Traceback" not in err
+        return left.value.code, out + err
+
+    return run
+
+
+def line(of: str) -> str:
+    """own.py:N of the line that ends with a comment."""
+    return f"own.py:{next(n for n, text in enumerate(OWN.splitlines(), 1) if text.endswith(f'# of {of}'))} in "
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_kernel_that_raises_is_a_fault_of_gnomon(command: Command, verb: str) -> None:
+    code, said = command(*VERBS[verb], "-e", "own.py:raises")
+    assert code == 2
+    assert "own.py:raises raised ValueError: matmul" in said
+    assert "in rms_norm at blocks.0.ln1, step of positions 0 to " in said
+    assert f"{line('the kernel')}my_kernel: return x @ x[:, :7]" in said
+    assert not Path("made").exists()
+
+
+@pytest.mark.parametrize("verb", [("selftest",), ("gate", "repeat")], ids=" ".join)
+def test_a_kernel_that_raises_fails_where_verdicts_are_given(command: Command, verb: tuple[str, ...]) -> None:
+    code, said = command(*verb, "-e", "own.py:raises")
+    assert code == 1
+    assert "own.py:raises raised ValueError: matmul" in said
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_factory_that_exits_decides_the_verdict(command: Command, verb: str) -> None:
+    code, said = command(*VERBS[verb], "-e", "own.py:quits")
+    assert code == 2
+    assert f"own.py:quits raised SystemExit: 0 (in making an engine; {line('the factory')}quits: sys.exit(0)" in said
+
+
+@pytest.mark.parametrize(
+    ("factory", "said"),
+    [
+        ("leaves", "own.py:leaves raised SystemExit: 0 (in linear at blocks.0.attn.q, step of positions 0 to 2; own.py:"),
+        ("nothing", "returned NoneType where ndarray float32 [3, 40] is due (in rms_norm at blocks.0.ln1, step"),
+        ("wide", "returned ndarray float64 [3, 40] where ndarray float32 [3, 40] is due (in linear at blocks.0.attn.q,"),
+        ("narrow", "returned ndarray float32 [3, 39] where ndarray float32 [3, 40] is due (in linear at blocks.0.attn.q,"),
+        ("flat", "where a list of arrays, one per sequence of the step is due (in scores at blocks.0.attn.scores,"),
+        ("packs", f"(in pack at embed.weight; {line('pack')}pack: return weight.no_such_field"),
+        ("exports", f"own raised RuntimeError: no way out (in export_cache; {line('export')}export_cache: raise Runtime"),
+    ],
+)  # fmt: skip
+def test_no_wrong_result_of_an_op_goes_on(command: Command, factory: str, said: str) -> None:
+    code, told = command(*VERBS["diff"], "-e", f"own.py:{factory}")
+    assert (code, said in told) == (2, True), told
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("def f(:", 2, "bad.py:f raised SyntaxError: invalid syntax (bad.py, line 1) (in its import; bad.py:1: def f(:)"),
+        ("import sys\nsys.exit(0)", 2, "bad.py:f raised SystemExit: 0 (in its import; bad.py:2: sys.exit(0))"),
+        ("1 // 0", 2, "bad.py:f raised ZeroDivisionError: integer division or modulo by zero (in its import; bad.py:1:"),
+        ("import no_such_module", 3, "No module named 'no_such_module' (bad.py:1: import no_such_module)"),
+        ("g = 1", 3, "there is no function 'f' in 'bad.py'"),
+    ],
+)  # fmt: skip
+def test_no_module_that_fails_at_import_is_a_fault_of_gnomon(command: Command, text: str, code: int, said: str) -> None:
+    Path("bad.py").write_text(text)
+    assert command("run", *ASK, "-e", "bad.py:f") == (code, f"gnomon: {said}\n") or said in command(
+        "run", *ASK, "-e", "bad.py:f"
+    )[1]
+    assert command("run", *ASK, "-e", "bad.py:f")[0] == code
+    told = command("check-op", "rms_norm", "bad.py:f")
+    assert told[0] == 2
+    assert said.partition(" (")[0].removeprefix("bad.py:f raised ") in told[1]
+
+
+def test_no_fault_of_gnomon_is_laid_on_the_user(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: object) -> None:
+        raise ValueError("of gnomon")
+
+    broken.__module__ = "gnomon.reference.numpy_ops"
+    monkeypatch.setattr("gnomon.reference.numpy_ops.rms_norm", eval("lambda *a: 1 // 0", {"__name__": "gnomon.x"}))
+    monkeypatch.setattr("sys.argv", ["gnomon", *VERBS["run"], "-e", "numpy"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 4
+
+
+def test_a_notebook_keeps_the_error_of_its_kernel() -> None:
+    """The sentence, and what was raised as its cause; a kernel that was replaced later answers for itself as well."""
+    engine = gnomon.engine("numpy", micro())
+    engine.ops.silu = lambda at, x: x[:, ::2]  # type: ignore[method-assign]
+    with pytest.raises(OwnCodeError, match=r"returned ndarray float32 \[2, .*in silu"):
+        engine.forward([1, 2])
+    engine.ops.silu = lambda at, x: 1 // 0  # type: ignore[method-assign]
+    with pytest.raises(OwnCodeError, match="test_own_code.py") as caught:
+        engine.forward([1, 2])
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    state = engine.new()
+    with pytest.raises(OwnCodeError):
+        engine.forward([1, 2], state)
+    assert state.length == 0
