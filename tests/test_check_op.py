@@ -17,6 +17,7 @@ from gnomon.cli.check_op import find
 from gnomon.compare import check_op as module
 from gnomon.compare.check_op import check_op
 from gnomon.compare.op_cases import KINDS, read_case, sequence
+from gnomon.compare.op_forms import ARMS, SCALES, form
 from gnomon.compare.op_table import LENGTHS, OPS
 from gnomon.reference.errors import NotRunError, UsageError
 from gnomon.reference.ops.rms_norm import rms_norm
@@ -122,6 +123,9 @@ def test_no_kernel_can_write_into_the_expectation() -> None:
     assert check_op("rms_norm", kernel, runs=20).verdict == "PASS"
 
 
+HERE = "test_check_op.py:"
+
+
 def raising(x: Any, w: Any) -> Any:
     raise ValueError("no such tile")
 
@@ -129,7 +133,7 @@ def raising(x: Any, w: Any) -> Any:
 @pytest.mark.parametrize(
     ("kernel", "detail"),
     [
-        (raising, "the kernel raised ValueError: no such tile"),
+        (raising, f"the kernel raised ValueError: no such tile (tests/{HERE}"),
         (lambda x, w: x @ w.T.astype(np.float64), "Expected result of dtype float32 but got float64"),
         (lambda x, w: np.zeros((2, 7), np.float32), "Expected result of shape [1, 1] but got [2, 7]"),
         (lambda x, w: None, "Expected result to be an array but got NoneType: it is no array"),
@@ -138,7 +142,9 @@ def raising(x: Any, w: Any) -> Any:
 )
 def test_no_broken_kernel_is_a_traceback(kernel: Callable[..., Any], detail: str) -> None:
     found = check_op("linear", kernel)
-    assert (found.verdict, found.detail) == ("FAIL", detail)
+    assert found.verdict == "FAIL"
+    assert found.detail.startswith(detail)
+    assert HERE in found.detail
 
 
 @pytest.mark.parametrize(
@@ -236,3 +242,122 @@ def test_no_unusable_call_is_a_failure_of_the_kernel(command: Command, words: tu
 def test_no_op_is_missing_from_the_list(command: Command) -> None:
     _, out, _ = command("--list")
     assert [line.partition("(")[0] for line in out.splitlines()] == list(OPS)
+
+
+def bf16(values: Any) -> Any:
+    """To the nearest bf16, ties to even, by way of the two neighbours in float64."""
+    low = (values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
+    high = (values.view(np.uint32) + np.uint32(0x10000) & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
+    wide = values.astype(np.float64)
+    odd = (values.view(np.uint32) >> 16 & 1).astype(bool)
+    up = (np.abs(high - wide) < np.abs(wide - low)) | ((np.abs(high - wide) == np.abs(wide - low)) & odd)
+    return np.where(np.isnan(values), values, np.where(up, high, low).astype(np.float32))
+
+
+def settled(x: Any) -> Any:
+    return np.where(np.abs(x) < np.float32(2.0**-50), np.float32(0), x).astype(np.float32)
+
+
+def dots(x: Any, w: Any, b: Any = None) -> Any:
+    """The contract's product, term by term."""
+    y = np.zeros((len(x), len(w)), np.float32)
+    for chunk in range(0, x.shape[1], 128):
+        acc = np.zeros_like(y)
+        for i in range(chunk, min(chunk + 128, x.shape[1])):
+            acc = acc + x[:, i, None] * w[None, :, i]
+        y = y + acc
+    return settled(y) if b is None else settled(settled(y) + b)
+
+
+def in_bf16(x: Any, w: Any, b: Any = None) -> Any:
+    assert w.dtype == np.uint16
+    return dots(bf16(x), (w.astype(np.uint32) << 16).view(np.float32), b)
+
+
+def in_int8(x: Any, q: Any, s: Any, b: Any = None) -> Any:
+    assert q.dtype == np.int8
+    sx = settled(np.abs(x).max(axis=-1) / np.float32(127))
+    sx = np.where(sx == 0, np.float32(1), sx)
+    xq = np.nan_to_num(np.rint(x / sx[:, None])).astype(np.int64)
+    y = settled((xq @ q.T.astype(np.int64)).astype(np.float32) * sx[:, None] * s)
+    return y if b is None else settled(y + b)
+
+
+def of_q8_0(x: Any, w: Any, b: Any = None) -> Any:
+    """[f16 d][32 x i8], as docs/check-op.md lays it out."""
+    d = np.ascontiguousarray(w[:, :, :2]).view("<f2").astype(np.float32)
+    return dots(x, settled(d * w[:, :, 2:].view(np.int8).astype(np.float32)).reshape(len(w), -1), b)
+
+
+def of_q4_0(x: Any, w: Any, high_first: bool = False) -> Any:
+    """[f16 d][16 bytes]: value i in the low nibble of byte i, value 16 + i in the high one."""
+    d = np.ascontiguousarray(w[:, :, :2]).view("<f2").astype(np.float32)
+    nibbles = [(w[:, :, 2:] & 15).astype(np.float32), (w[:, :, 2:] >> 4).astype(np.float32)]
+    q = np.concatenate(nibbles[::-1] if high_first else nibbles, axis=-1) - np.float32(8)
+    return dots(x, settled(d * q).reshape(len(w), -1))
+
+
+FORMS = [  # op, arm, weights, kernel
+    ("linear", "bf16", "", in_bf16),
+    ("linear_bias", "bf16", "", in_bf16),
+    ("linear", "int8", "", in_int8),
+    ("linear_bias", "int8", "", in_int8),
+    ("linear", "f32", "Q8_0", of_q8_0),
+    ("linear_bias", "f32", "Q8_0", of_q8_0),
+    ("linear", "f32", "Q4_0", of_q4_0),
+]
+
+
+@pytest.mark.parametrize(("op", "arm", "weights", "kernel"), FORMS)
+def test_no_right_kernel_of_another_form_fails(op: str, arm: str, weights: str, kernel: Any) -> None:
+    found = check_op(op, kernel, arm=arm, weights=weights, runs=100)
+    assert found.verdict == "PASS", found.text()
+    assert found.kinds.keys() == set(KINDS)
+    assert (f" arm={arm}" in found.text(), f" weights={weights}" in found.text()) == (arm != "f32", weights != "")
+
+
+@pytest.mark.parametrize(
+    ("arm", "weights", "kernel"),
+    [
+        ("f32", "Q4_0", lambda x, w: of_q4_0(x, w, high_first=True)),  # nibbles in the wrong order
+        ("f32", "Q8_0", lambda x, w: of_q8_0(x, np.where(np.arange(34) < 2, w, w & 127))),  # signs lost
+        ("bf16", "", lambda x, w: dots(x, (w.astype(np.uint32) << 16).view(np.float32))),  # the row not rounded
+        ("int8", "", lambda x, q, s: in_int8(x, q, np.ones_like(s))),
+    ],
+)
+def test_no_wrong_kernel_of_another_form_passes(
+    command: Command, monkeypatch: pytest.MonkeyPatch, arm: str, weights: str, kernel: Any
+) -> None:
+    """And the line that is printed shows the same again."""
+    found = check_op("linear", kernel, arm=arm, weights=weights, kernel_name="k.py:f")
+    assert found.verdict == "FAIL"
+    monkeypatch.setattr("gnomon.cli.check_op.find", lambda name: kernel)
+    code, out, _ = command(*shlex.split(found.replay)[2:])
+    assert code == 1
+    assert found.detail.splitlines()[0] in out
+
+
+@pytest.mark.parametrize("weights", SCALES)
+@pytest.mark.parametrize("arm", ARMS)
+def test_every_stored_type_passes_its_own_definition(weights: str, arm: str) -> None:
+
+    found = check_op("linear", form("linear", arm, weights).contract, arm=arm, weights=weights, runs=14)
+    assert found.verdict == "PASS", found.text()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"name": "add", "arm": "int8"}, "Expected linear or linear_bias for --arm int8"),
+        ({"name": "linear", "arm": "int4"}, "Expected arm to be one of f32, bf16, int8 but got 'int4'"),
+        ({"name": "linear", "weights": "Q3_K"}, "Expected weights to be one of Q8_0, "),
+        (
+            {"name": "linear", "weights": "Q8_0", "case": "rows=1,N=1,K=33,kind=normal,draw=0"},
+            "Expected K to be a multiple of 32 for Q8_0 but got K=33",
+        ),
+    ],
+)
+def test_no_form_that_there_is_not_is_checked(keywords: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        check_op(keywords.pop("name"), in_bf16, **keywords)
+    assert message in str(error.value)
