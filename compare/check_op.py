@@ -17,6 +17,7 @@ from gnomon.compare.op_cases import KINDS, Case, plant_nan, read_case, sequence,
 from gnomon.compare.op_forms import PRODUCTS, form
 from gnomon.compare.op_table import OPS, OpUnderTest
 from gnomon.compare.words import counted
+from gnomon.reference import shown
 from gnomon.reference.errors import UsageError
 from gnomon.reference.own_code import defined, own_frame, said
 
@@ -79,6 +80,12 @@ class OpCheck:
             ]
         return "\n  ".join(lines + ([self.note] if self.note else []))
 
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return shown.preformatted(self.text(), self.verdict == "PASS")
+
 
 def check_op(
     name: str,
@@ -104,6 +111,7 @@ def check_op(
     if runs < 1 or seed < 0:
         raise UsageError(f"Expected at least one run and a seed from 0 up but got runs={runs}, seed={seed}")
     told = kernel_name or f"{kernel.__module__}:{getattr(kernel, '__qualname__', type(kernel).__name__)}"
+    asked = {"framework": framework * (framework != "numpy"), "arm": arm * (arm != "f32"), "weights": weights}
     across = border(framework)
     cases = sequence(op.sizes, seed, runs) if case is None else [read_case(case, op.sizes)]
     kinds: Counter[str] = Counter()
@@ -116,10 +124,12 @@ def check_op(
             smallest, note = (one, "") if case is not None else shrink(op, kernel, one, seed, across)
             detail = run_case(op, kernel, smallest, seed, across)[1] or detail
             words = ["gnomon", "check-op", name, told, "--seed", str(seed), "--case", str(smallest)]
-            words += ["--framework", framework] if framework != "numpy" else []
-            words += ["--arm", arm] if arm != "f32" else []
-            words += ["--weights", weights] if weights else []
+            words += [word for option, value in asked.items() if value for word in (f"--{option}", value)]
             replay = shlex.join(words)
+            if told.startswith("__main__:"):  # of a notebook: no command line can name it
+                called = told.partition(":")[2] if told.partition(":")[2].isidentifier() else "kernel"
+                given = "".join(f", {k}={v!r}" for k, v in asked.items() if v)
+                replay = f"gnomon.check_op({name!r}, {called}, seed={seed}, case={str(smallest)!r}{given})"
             found = (str(smallest), detail, replay, note, arm, weights)
             return OpCheck(name, told, "FAIL", seed, kinds.total(), compared, dict(kinds), *found)
     verdict = "PASS" if compared else "NOT RUN"

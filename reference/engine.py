@@ -8,6 +8,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.reference import shown
 from gnomon.reference.errors import NonFiniteError, UsageError
 from gnomon.reference.families import family
 from gnomon.reference.guard import refuse_flush_to_zero
@@ -212,6 +213,16 @@ class Engine(Generic[A]):
             "weights": self.model.digest,
             **self.ops.describe(),
         }
+
+    def _shown(self) -> tuple[str, dict[str, str]]:
+        settings = {n: v if len(v) < 60 else f"{v[:16]} ..." for n, v in self.ops.describe().items()}
+        return f"Engine {self.name}", {"model": self.model.name, **settings}
+
+    def __repr__(self) -> str:
+        return shown.lines(*self._shown())
+
+    def _repr_html_(self) -> str:
+        return shown.table(*self._shown())
 
     def close(self) -> None:
         """Let go of the packed weights."""

@@ -1,15 +1,22 @@
 """Code of a user that fails is theirs, in every verb: the sentence names the op, the place and their line."""
 
+import sys
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gnomon
 from gnomon.cli import main
 from gnomon.models import micro
+from gnomon.reference.families import family
+from gnomon.reference.model import Model
 from gnomon.reference.own_code import OwnCodeError
+from gnomon.reference.weights import Weight
+from launched import mixture
 
 OWN = """
 import sys
@@ -174,3 +181,48 @@ def test_a_notebook_keeps_the_error_of_its_kernel() -> None:
     with pytest.raises(OwnCodeError):
         engine.forward([1, 2], state)
     assert state.length == 0
+
+
+PAGE = Path(__file__).parent.parent / "docs" / "check-op.md"
+RECIPE = PAGE.read_text(encoding="utf-8").partition("<!-- recipe -->\n```python\n")[2].partition("```")[0]
+KERNEL = """
+import numpy as np
+
+def my_linear(x, w):
+    y = np.zeros((len(x), len(w)), np.float32)
+    for first in range(0, x.shape[1], 128):
+        acc = np.zeros_like(y)
+        for i in range(first, min(first + 128, x.shape[1])):
+            acc = acc + x[:, i, None] * w[None, :, i]{fault}
+        y = y + acc
+    return np.where(np.abs(y) < np.float32(2.0**-50), np.float32(0), y)
+"""
+
+
+@pytest.mark.parametrize(("fault", "verdict"), [("", "identical"), (" * np.float32(1 + 2**-23)", "differs")])
+def test_the_recipe_from_a_kernel_to_an_engine_works_as_it_stands(command: Command, fault: str, verdict: str) -> None:
+    Path("own.py").write_text(RECIPE)
+    Path("my_kernels.py").write_text(KERNEL.replace("{fault}", fault))
+    sys.modules.pop("my_kernels", None)  # of the other case
+    code, said = command("check-op", "linear", "my_kernels.py:my_linear", "--runs", "30")
+    assert code == (verdict == "differs"), said
+    code, said = command(*VERBS["diff"], "-e", "own.py:make")
+    assert code == (verdict == "differs"), said
+    assert verdict in said
+    if fault:
+        assert "blocks.0.attn.q" in said
+    for model in (mixture(), biased()):  # experts multiply as well, and a bias is added
+        made = gnomon.engine("own.py:make", model)
+        report = gnomon.diff(gnomon.engine("numpy", model), made, [3, 1, 2], 0)
+        assert report.verdict == verdict, report.text()
+
+
+def biased() -> Model:
+    """A small model with biases of q, k and v."""
+    config = replace(micro().config, qkv_bias=True, kinds=(), delta=None)
+    rng, weights = np.random.default_rng(5), {}
+    for name, spec in family(config.family).specs(config).items():
+        data = rng.normal(size=spec.shape).astype("<f4").view(np.uint8).reshape(spec.shape[0], -1)
+        weights[name] = Weight(name, "F32", spec.shape, data, spec.role)
+    assert any(name.endswith("bias") for name in weights)
+    return Model("biased", config, weights)
