@@ -2,6 +2,7 @@
 
 import random
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.compare import bits
-from gnomon.compare.frameworks import Border, border
+from gnomon.compare.frameworks import FRAMEWORKS, Border, border
 from gnomon.compare.mismatch import mismatch
 from gnomon.compare.op_cases import KINDS, Case, plant_nan, read_case, sequence, values
 from gnomon.compare.op_forms import PRODUCTS, form
@@ -146,7 +147,8 @@ def run_case(op: OpUnderTest, kernel: Kernel, case: Case, seed: int, across: Bor
         try:
             returned = kernel(*handed)
         except (Exception, SystemExit) as error:
-            return 0, f"the kernel raised {said(error)} ({own_frame(error) or defined(kernel)})"
+            where = own_frame(error) or defined(kernel)
+            return 0, f"the kernel raised {said(error)} ({where}){other_arrays(kernel, across)}"
         wanted = expected if isinstance(expected, tuple) else (expected,)
         got = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
         if len(got) != len(wanted):
@@ -167,6 +169,16 @@ def run_case(op: OpUnderTest, kernel: Kernel, case: Case, seed: int, across: Bor
                 return count, detail
             count += w.size
     return count, ""
+
+
+def other_arrays(kernel: Kernel, across: Border) -> str:
+    """A hint for a kernel that was written for the arrays of another framework than it was handed."""
+    held = [id(x) for x in getattr(kernel, "__globals__", {}).values()]
+    others = {name: module for name, (module, _) in FRAMEWORKS.items() if name != across.framework}
+    used = [name for name, module in others.items() if id(sys.modules.get(module)) in held]
+    if across.framework != "numpy" or not used:
+        return ""
+    return f"; it was handed NumPy arrays: --framework {used[0]} hands over those of {used[0]}"
 
 
 def misfit(observed: Array, expected: Array, what: str) -> str:

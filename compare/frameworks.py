@@ -20,6 +20,7 @@ class Border:
     A uint16 array holds bf16, and becomes an array of bf16 in a framework that has it.
     """
 
+    framework: str
     give: Callable[[Array], Any]
     take: Callable[[Any], Array]
 
@@ -38,18 +39,18 @@ def border(framework: str) -> Border:
 
 
 def _numpy(np_: Any) -> Border:
-    return Border(lambda x: x, _array)
+    return Border("numpy", lambda x: x, _array)
 
 
 def _mlx(mx: Any) -> Border:
     def give(x: Array) -> Any:
         return mx.array(x).view(mx.bfloat16) if x.dtype == np.uint16 else mx.array(x)
 
-    return Border(give, lambda y: np.array(y) if isinstance(y, mx.array) else _array(y))
+    return Border("mlx", give, lambda y: np.array(y) if isinstance(y, mx.array) else _array(y))
 
 
 def _cupy(cp: Any) -> Border:
-    return Border(cp.asarray, lambda y: np.array(cp.asnumpy(y)) if isinstance(y, cp.ndarray) else _array(y))
+    return Border("cupy", cp.asarray, lambda y: np.array(cp.asnumpy(y)) if isinstance(y, cp.ndarray) else _array(y))
 
 
 def _torch(torch: Any) -> Border:
@@ -61,7 +62,7 @@ def _torch(torch: Any) -> Border:
             return torch.from_dlpack(x.view(np.int16)).view(torch.bfloat16)
         return torch.from_dlpack(x)
 
-    return Border(give, take)
+    return Border("torch", give, take)
 
 
 def _array(y: Any) -> Array:

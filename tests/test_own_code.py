@@ -17,6 +17,7 @@ from gnomon.reference.model import Model
 from gnomon.reference.own_code import OwnCodeError
 from gnomon.reference.weights import Weight
 from launched import mixture
+from serving import serving
 
 OWN = """
 import sys
@@ -181,6 +182,35 @@ def test_a_notebook_keeps_the_error_of_its_kernel() -> None:
     with pytest.raises(OwnCodeError):
         engine.forward([1, 2], state)
     assert state.length == 0
+
+
+def test_a_kernel_of_another_framework_is_told_which_arrays_it_was_handed(command: Command) -> None:
+    pytest.importorskip("mlx.core")
+    one = ("--case", "n=1,kind=normal,draw=0")
+    Path("k.py").write_text("import mlx.core as mx\n\ndef f(x):\n    return mx.sigmoid(x) * x.no_such\n")
+    code, said = command("check-op", "silu", "k.py:f", *one)
+    assert code == 1
+    assert "k.py:4 in f: return mx.sigmoid(x) * x.no_such); it was handed NumPy arrays: --framework mlx hands" in said
+    code, said = command("check-op", "silu", "k.py:f", *one, "--framework", "mlx")
+    assert "--framework mlx hands" not in said
+
+
+def test_a_node_whose_engine_is_the_users_own_says_that_it_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """Without the path of a file to the client; the log has the line. The node serves on."""
+    engine, broken = gnomon.engine("numpy", micro()), [True]
+    plain = engine.ops.silu
+    engine.ops.silu = lambda at, x: 1 // 0 if broken else plain(at, x)  # type: ignore[method-assign]
+    engine.name = "mine"
+    with serving(engine) as client:
+        asked = {"model": "micro", "prompt": [1, 2], "max_tokens": 2}
+        answer = client.post("/v1/completions", json=asked)
+        assert answer.status_code == 500
+        assert answer.json()["error"]["code"] == "engine"
+        assert answer.json()["error"]["message"] == "The engine mine of this node failed; its log says where"
+        assert "mine raised ZeroDivisionError" in caplog.text
+        assert "test_own_code.py:" in caplog.text
+        broken.clear()
+        assert client.post("/v1/completions", json=asked).status_code == 200
 
 
 PAGE = Path(__file__).parent.parent / "docs" / "check-op.md"
