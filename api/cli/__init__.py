@@ -1,7 +1,7 @@
 """The command line: one file per verb. The exit code is the verdict.
 
-0 identical or passed, 1 differs or failed, 2 usage, unreadable input or a failure of the user's own code, 3 incomparable
-or required and not run, 4 the tool itself failed.
+0 identical or passed, 1 differs or failed, 2 usage, unreadable input or a failure of the user's own code,
+3 incomparable or required and not run, 4 the tool itself failed.
 """
 
 import errno
