@@ -77,7 +77,7 @@ def test_no_name_becomes_markup_in_a_notebook(kind: str) -> None:
         ("state", ("State of 40 positions", "0, 1, 2, 3, 4, 5, 6, 7, ... (40 in all)", "at 40")),
         ("report", ("differs: ", "mlp.act in step 0, made by swiglu", "gnomon diff")),
         ("equal report", ("identical: ",)),
-        ("check", ("FAIL silu", "smallest failing case")),
+        ("check", ("FAIL silu", "failing case: ")),
     ],
 )
 def test_what_is_shown_says_what_it_is(kind: str, words: tuple[str, ...]) -> None:
