@@ -9,6 +9,7 @@ print(report.text())
 
 from gnomon.compare.check_op import check_op
 from gnomon.compare.diff import diff
+from gnomon.compare.explain import explain
 from gnomon.compare.same import assert_same_bytes
 from gnomon.decode.generate import generate
 from gnomon.engines import engine, engines
@@ -17,6 +18,7 @@ from gnomon.reference.engine import Engine
 from gnomon.reference.errors import GnomonError, ModelError, NonFiniteError, NotRunError, UsageError
 from gnomon.reference.model import Model
 from gnomon.reference.ops.sample import Sampling
+from gnomon.reference.own_code import OwnCodeError
 from gnomon.reference.protocol import Rows, Tap
 from gnomon.reference.state import State
 
@@ -27,6 +29,7 @@ __all__ = [
     "ModelError",
     "NonFiniteError",
     "NotRunError",
+    "OwnCodeError",
     "Rows",
     "Sampling",
     "State",
@@ -37,6 +40,7 @@ __all__ = [
     "diff",
     "engine",
     "engines",
+    "explain",
     "generate",
     "load",
 ]

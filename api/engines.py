@@ -10,6 +10,7 @@ from gnomon.reference.engine import Engine
 from gnomon.reference.errors import GnomonError, NotRunError, UsageError
 from gnomon.reference.model import Model
 from gnomon.reference.numpy_ops import NumpyOps
+from gnomon.reference.own_code import failed, guard, own_frame
 from gnomon.reference.protocol import Arm, Ops, Storage
 
 FORMS = ("f32", "bf16", "int8")
@@ -112,15 +113,21 @@ def _foreign(name: str, model: Model, arm: str, kv: str) -> Engine[Any]:
     try:
         factory = function(name)
     except ImportError as error:
-        raise NotRunError(f"Expected a factory at {name!r} but importing it failed: {error}") from error
+        at = f" ({own_frame(error)})" * bool(own_frame(error))
+        raise NotRunError(f"Expected a factory at {name!r} but importing it failed: {error}{at}") from error
+    except GnomonError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise failed(name, error, "its import") from error
     try:
         made = factory(model) if (arm, kv) == ("f32", "f32") else factory(model, arm, kv)
     except GnomonError:
         raise
-    except Exception as error:
-        raise UsageError(
-            f"Expected {name!r} to make an engine of a model but it raised {type(error).__name__}: {error}"
-        ) from error
+    except (Exception, SystemExit) as error:
+        raise failed(name, error, "making an engine", factory) from error
     if not isinstance(made, Engine):
         raise UsageError(f"Expected {name!r} to return a gnomon.Engine but got {type(made).__name__}")
+    if made.name in _FACTORIES:
+        made.name = name  # a table that was changed is no longer the one of that name
+    guard(made)
     return made

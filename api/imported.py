@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from gnomon.reference import own_code
+
 
 def function(name: str) -> Callable[..., Any]:
     """What "package.module:function" or "file.py:function" names; modules of the working directory are found too.
@@ -15,6 +17,7 @@ def function(name: str) -> Callable[..., Any]:
     Raises ImportError where there is no such module or nothing to call in it, and whatever importing it raises.
     """
     module_name, _, attribute = name.rpartition(":")
+    own_code.named.add(module_name.partition(".")[0])
     module = _from_file(Path(module_name)) if module_name.endswith(".py") else _from_path(module_name)
     found = getattr(module, attribute, None)
     if not callable(found):
@@ -31,6 +34,8 @@ def _from_path(name: str) -> ModuleType:
 
 
 def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ImportError(f"there is no file {path}")
     spec = importlib.util.spec_from_file_location(f"gnomon_own_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")

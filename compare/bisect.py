@@ -19,6 +19,7 @@ from gnomon.compare.unwatched import OBSERVED, Form, different_forms
 from gnomon.compare.words import counted
 from gnomon.reference.errors import UsageError
 from gnomon.reference.identity import arithmetic, differences
+from gnomon.reference.token_ids import token_ids
 
 LOG_VERSION = 2
 
@@ -82,7 +83,7 @@ class Search:
         log: Path | None,
         progress: Callable[[str], None] | None,
     ) -> None:
-        self.a, self.b, self.ids, self.steps = engine_a, engine_b, list(ids), steps
+        self.a, self.b, self.ids, self.steps = engine_a, engine_b, token_ids(ids), steps
         self.repeats, self.log, self.progress = repeats, log, progress
         self.ops = [op for op in OPS if op not in COMPOSITES or fused(engine_b.ops, op)]
         grafted(engine_a, engine_b, ())  # engines of other models are refused before a log is begun

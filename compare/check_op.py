@@ -2,6 +2,7 @@
 
 import random
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,12 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.compare import bits
-from gnomon.compare.frameworks import Border, border
+from gnomon.compare.frameworks import FRAMEWORKS, Border, border
 from gnomon.compare.mismatch import mismatch
 from gnomon.compare.op_cases import KINDS, Case, plant_nan, read_case, sequence, values
+from gnomon.compare.op_forms import PRODUCTS, form
 from gnomon.compare.op_table import OPS, OpUnderTest
 from gnomon.compare.words import counted
+from gnomon.reference import shown
 from gnomon.reference.errors import UsageError
+from gnomon.reference.own_code import defined, own_frame, said
 
 Array = NDArray[Any]
 Kernel = Callable[..., Any]
@@ -31,6 +35,7 @@ class OpCheck:
 
     cases, values: compared; kinds: cases by kind of values
     case, detail, replay: of the smallest case that fails, with the command that shows it again; else empty
+    arm, weights: the form of a matrix product, see check_op
     """
 
     op: str
@@ -44,6 +49,8 @@ class OpCheck:
     detail: str = ""
     replay: str = ""
     note: str = ""
+    arm: str = "f32"
+    weights: str = ""
     type: str = field(default="check_op", init=False)
 
     @property
@@ -54,8 +61,9 @@ class OpCheck:
         return {"type": self.type} | asdict(self)
 
     def text(self) -> str:
+        form = f" arm={self.arm}" * (self.arm != "f32") + f" weights={self.weights}" * bool(self.weights)
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.items())
-        head = f"{self.verdict} {self.op} {self.kernel}:"
+        head = f"{self.verdict} {self.op}{form} {self.kernel}:"
         if self.verdict == "NOT RUN":
             lines = [f"{head} no value was compared in {counted(self.cases, 'case')}"]
         elif self.verdict == "PASS":
@@ -73,6 +81,12 @@ class OpCheck:
             ]
         return "\n  ".join(lines + ([self.note] if self.note else []))
 
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return shown.preformatted(self.text(), self.verdict == "PASS")
+
 
 def check_op(
     name: str,
@@ -83,19 +97,22 @@ def check_op(
     case: str | None = None,
     framework: str = "numpy",
     kernel_name: str = "",
+    arm: str = "f32",
+    weights: str = "",
 ) -> OpCheck:
     """Call `kernel` as the op `name` of the contract on `runs` cases and compare every bit.
 
     case: run this one only, as a failing check printed it; framework: of the arrays the kernel gets ("numpy", "mlx",
     "cupy", "torch"); kernel_name: module:function, for the command that is printed
+    arm, weights: of linear and linear_bias alone: "f32", "bf16" or "int8"; a stored type such as "Q4_0", whose blocks
+    the kernel gets as they are stored. docs/check-op.md says what is handed over.
     Raises UsageError for an unknown op, case or framework, NotRunError where the framework is not installed.
     """
-    op = OPS.get(name)
-    if op is None:
-        raise UsageError(f"Expected an op among {', '.join(OPS)} but got {name!r}")
+    op = form(name, arm, weights)
     if runs < 1 or seed < 0:
         raise UsageError(f"Expected at least one run and a seed from 0 up but got runs={runs}, seed={seed}")
     told = kernel_name or f"{kernel.__module__}:{getattr(kernel, '__qualname__', type(kernel).__name__)}"
+    asked = {"framework": framework * (framework != "numpy"), "arm": arm * (arm != "f32"), "weights": weights}
     across = border(framework)
     cases = sequence(op.sizes, seed, runs) if case is None else [read_case(case, op.sizes)]
     kinds: Counter[str] = Counter()
@@ -108,12 +125,16 @@ def check_op(
             smallest, note = (one, "") if case is not None else shrink(op, kernel, one, seed, across)
             detail = run_case(op, kernel, smallest, seed, across)[1] or detail
             words = ["gnomon", "check-op", name, told, "--seed", str(seed), "--case", str(smallest)]
-            words += ["--framework", framework] if framework != "numpy" else []
+            words += [word for option, value in asked.items() if value for word in (f"--{option}", value)]
             replay = shlex.join(words)
-            return OpCheck(
-                name, told, "FAIL", seed, kinds.total(), compared, dict(kinds), str(smallest), detail, replay, note
-            )
-    return OpCheck(name, told, "PASS" if compared else "NOT RUN", seed, kinds.total(), compared, dict(kinds))
+            if told.startswith("__main__:"):  # of a notebook: no command line can name it
+                called = told.partition(":")[2] if told.partition(":")[2].isidentifier() else "kernel"
+                given = "".join(f", {k}={v!r}" for k, v in asked.items() if v)
+                replay = f"gnomon.check_op({name!r}, {called}, seed={seed}, case={str(smallest)!r}{given})"
+            found = (str(smallest), detail, replay, note, arm, weights)
+            return OpCheck(name, told, "FAIL", seed, kinds.total(), compared, dict(kinds), *found)
+    verdict = "PASS" if compared else "NOT RUN"
+    return OpCheck(name, told, verdict, seed, kinds.total(), compared, dict(kinds), arm=arm, weights=weights)
 
 
 def run_case(op: OpUnderTest, kernel: Kernel, case: Case, seed: int, across: Border) -> tuple[int, str]:
@@ -126,18 +147,23 @@ def run_case(op: OpUnderTest, kernel: Kernel, case: Case, seed: int, across: Bor
         try:
             returned = kernel(*handed)
         except (Exception, SystemExit) as error:
-            return 0, f"the kernel raised {type(error).__name__}: {error}"
+            where = own_frame(error) or defined(kernel)
+            return 0, f"the kernel raised {said(error)} ({where}){other_arrays(kernel, across)}"
         wanted = expected if isinstance(expected, tuple) else (expected,)
         got = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
         if len(got) != len(wanted):
-            return 0, f"Expected {len(wanted)} results ({op.result}) but the kernel returned {len(got)}"
+            due = f"{len(wanted)} results ({op.result})"
+            return 0, f"Expected {due} but the kernel returned {len(got)} ({defined(kernel)})"
         count = 0
         for at, (g, w) in enumerate(zip(got, wanted, strict=True)):
             what = "result" if len(wanted) == 1 else f"result {at}"
             try:
                 observed = across.take(g)
             except Exception as error:
-                return count, f"Expected {what} to be an array but got {type(g).__name__}: {error}"
+                return count, f"Expected {what} to be an array but got {type(g).__name__}: {error} ({defined(kernel)})"
+            detail = misfit(observed, w, what)
+            if detail:
+                return count, f"{detail} ({defined(kernel)})"
             detail = judged(observed, w, what, op.unit)
             if detail:
                 return count, detail
@@ -145,12 +171,27 @@ def run_case(op: OpUnderTest, kernel: Kernel, case: Case, seed: int, across: Bor
     return count, ""
 
 
-def judged(observed: Array, expected: Array, what: str, unit: int | None) -> str:
-    """What is wrong with one result."""
+def other_arrays(kernel: Kernel, across: Border) -> str:
+    """A hint for a kernel that was written for the arrays of another framework than it was handed."""
+    held = [id(x) for x in getattr(kernel, "__globals__", {}).values()]
+    others = {name: module for name, (module, _) in FRAMEWORKS.items() if name != across.framework}
+    used = [name for name, module in others.items() if id(sys.modules.get(module)) in held]
+    if across.framework != "numpy" or not used:
+        return ""
+    return f"; it was handed NumPy arrays: --framework {used[0]} hands over those of {used[0]}"
+
+
+def misfit(observed: Array, expected: Array, what: str) -> str:
+    """What is wrong with the type or the shape of a result."""
     if observed.dtype != expected.dtype:
         return f"Expected {what} of dtype {expected.dtype} but got {observed.dtype}"
     if observed.shape != expected.shape:
         return f"Expected {what} of shape {list(expected.shape)} but got {list(observed.shape)}"
+    return ""
+
+
+def judged(observed: Array, expected: Array, what: str, unit: int | None) -> str:
+    """Which bits of a result are wrong."""
     broken, told = ~np.isfinite(expected), ~np.isfinite(observed)
     if unit is not None:  # one NaN or infinity within the unit will do
         axes = tuple(range(unit, expected.ndim))
@@ -195,6 +236,7 @@ def shrink(op: OpUnderTest, kernel: Kernel, failing: Case, seed: int, across: Bo
     return smallest, ""
 
 
-def listed() -> Iterator[tuple[str, str, str]]:
-    """Every op: name, how a kernel is called, what it returns."""
-    return ((name, op.signature, op.result) for name, op in OPS.items())
+def listed(arm: str = "f32", weights: str = "") -> Iterator[tuple[str, str, str]]:
+    """Every op that there is in this form: name, how a kernel is called, what it returns."""
+    names = OPS if (arm, weights) == ("f32", "") else PRODUCTS
+    return ((name, op.signature, op.result) for name in names for op in [form(name, arm, weights)])

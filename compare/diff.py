@@ -19,6 +19,7 @@ from gnomon.compare.unwatched import EXPECTED, OBSERVED, UnwatchedRuns
 from gnomon.compare.verdict import judge_measures
 from gnomon.reference.errors import UsageError
 from gnomon.reference.identity import arithmetic, differences
+from gnomon.reference.token_ids import token_ids
 
 Progress = Callable[[int, int], None]  # steps done, steps in all
 
@@ -39,8 +40,8 @@ def diff(
     A run ends early at a step that either engine refuses as not finite; that is a finding. Engines of other
     models are not compared: `not-run`. Raises UsageError for ids, steps or schedules that cannot be run.
     """
+    ids = token_ids(ids)
     _check(engine_a, ids, steps)
-    ids = [int(i) for i in ids]
     prompts = {schedule: steps_of(ids, schedule) for schedule in schedules}
     cuts = () if tuple(schedules) == ("whole",) else ("--schedule", ",".join(schedules))
     command = repeat_command(engine_a, engine_b, ids, "--steps", str(steps), *cuts)

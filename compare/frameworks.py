@@ -15,8 +15,12 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Border:
-    """give: NumPy -> the framework's own array, which may be written to; take: back, as a copy in C order"""
+    """give: NumPy -> the framework's own array, which may be written to; take: back, as a copy in C order.
 
+    A uint16 array holds bf16, and becomes an array of bf16 in a framework that has it.
+    """
+
+    framework: str
     give: Callable[[Array], Any]
     take: Callable[[Any], Array]
 
@@ -35,22 +39,30 @@ def border(framework: str) -> Border:
 
 
 def _numpy(np_: Any) -> Border:
-    return Border(lambda x: x, _array)
+    return Border("numpy", lambda x: x, _array)
 
 
 def _mlx(mx: Any) -> Border:
-    return Border(mx.array, lambda y: np.array(y) if isinstance(y, mx.array) else _array(y))
+    def give(x: Array) -> Any:
+        return mx.array(x).view(mx.bfloat16) if x.dtype == np.uint16 else mx.array(x)
+
+    return Border("mlx", give, lambda y: np.array(y) if isinstance(y, mx.array) else _array(y))
 
 
 def _cupy(cp: Any) -> Border:
-    return Border(cp.asarray, lambda y: np.array(cp.asnumpy(y)) if isinstance(y, cp.ndarray) else _array(y))
+    return Border("cupy", cp.asarray, lambda y: np.array(cp.asnumpy(y)) if isinstance(y, cp.ndarray) else _array(y))
 
 
 def _torch(torch: Any) -> Border:
     def take(y: Any) -> Array:
         return np.array(np.from_dlpack(y.detach().cpu().contiguous())) if isinstance(y, torch.Tensor) else _array(y)
 
-    return Border(torch.from_dlpack, take)
+    def give(x: Array) -> Any:
+        if x.dtype == np.uint16:
+            return torch.from_dlpack(x.view(np.int16)).view(torch.bfloat16)
+        return torch.from_dlpack(x)
+
+    return Border("torch", give, take)
 
 
 def _array(y: Any) -> Array:

@@ -18,7 +18,9 @@ from gnomon.compare.verdict import judge
 from gnomon.compare.where import NO_HEADS, Heads
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import UsageError
+from gnomon.reference.own_code import guard
 from gnomon.reference.protocol import Rows
+from gnomon.reference.token_ids import token_ids
 
 OPS = (
     "embed", "embed_positions", "select", "linear", "rms_norm", "layer_norm", "l2_norm", "rope", "add", "mul", "silu",
@@ -77,6 +79,7 @@ def isolate(
     Engines of other models are not compared: `not-run`. Raises UsageError for ids, steps or a schedule that cannot be
     run.
     """
+    ids = token_ids(ids)
     if not ids or steps < 0:
         raise UsageError(f"Expected token ids and steps of at least 0 but got {len(ids)} ids and steps={steps}")
     cut = () if schedule == "whole" else ("--schedule", schedule)
@@ -118,6 +121,8 @@ def grafted(
         if name not in OPS and "." not in name and name not in ("logits", "ln_final"):
             known = ", ".join(OPS)
             raise UsageError(f"Expected ops among {known} or places such as blocks.0.mlp.gate but got {name!r}")
+    guard(engine_a)
+    guard(engine_b)
     ops = GraftedOps(engine_a.ops, engine_b.ops, lambda op, at: op in places or at in places, watcher)
     return Engine(f"{engine_a.name}+{engine_b.name}[{','.join(sorted(places)) or '-'}]", engine_a.model, ops)
 

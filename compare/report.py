@@ -23,6 +23,7 @@ from gnomon.compare.record import (
     to_jsonl,
 )
 from gnomon.compare.verdict import INCOMPARABLE, exit_code, worst
+from gnomon.reference import shown
 from gnomon.reference.aside import write_aside
 
 TEXT_WIDTH = 120
@@ -100,6 +101,16 @@ class Report:
     def write_html(self, path: str | os.PathLike[str]) -> None:
         """Write `to_html` aside, then rename it into place. Raises UsageError where that cannot be done."""
         write_aside(path, [self.to_html().encode()])
+
+    def __repr__(self) -> str:
+        """A few lines, whatever was found; `text` says it all."""
+        s, first = self.summary, self.first_divergence
+        config = next((r for r in self.records if isinstance(r, Config)), None)
+        fields = {"first": "" if first is None else f"{first.tap} in step {first.step}, made by {first.op}"}
+        if config is not None:
+            engines = {"observed": config.observed["engine"], "expected": config.expected["engine"]}
+            fields = engines | fields | {"again": config.command}
+        return shown.lines(f"{s.verdict}: {s.identical:,} of {s.tensors:,} tensors identical", fields)
 
     def _repr_html_(self) -> str:
         from gnomon.compare.html import fragment

@@ -33,6 +33,7 @@ from gnomon.reference.errors import NonFiniteError, UsageError
 from gnomon.reference.identity import arithmetic
 from gnomon.reference.protocol import Rows
 from gnomon.reference.state import State
+from gnomon.reference.token_ids import token_ids
 
 
 def write_trace(
@@ -54,6 +55,7 @@ def write_trace(
     A step that the engine refuses as not finite ends the run; the trace says so and holds what was shown until then.
     Raises UsageError for an `out` that exists and is not empty, and for ids or steps that cannot be run.
     """
+    ids = token_ids(ids)
     limit = engine.model.config.max_positions
     if len(ids) == 0 or steps < 0 or len(ids) + steps > limit:
         raise UsageError(
@@ -62,7 +64,7 @@ def write_trace(
         )
     if schedule == "ragged":
         raise UsageError("Expected the schedule of one sequence but got schedule='ragged', which is a batch")
-    feed = steps_of([int(i) for i in ids], schedule)
+    feed = steps_of(ids, schedule)
     total = len(feed) + steps
     with TraceWriter(out, digests_only) as writer:
         state, failed = engine.new(), None

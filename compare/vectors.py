@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from gnomon.compare.same import assert_same_bytes
 from gnomon.compare.vector_runners import RUNNERS, Arrays
 from gnomon.reference.errors import GnomonError, UsageError
+from gnomon.reference.own_code import OwnCodeError
 from gnomon.reference.protocol import Ops
 
 
@@ -72,6 +73,8 @@ def run_case(name: str, params: dict[str, Any], inputs: Arrays, expected: Arrays
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             got = RUNNERS[runner](ops, inputs, params)
+    except OwnCodeError as error:
+        return Result(name, "FAIL", 0, str(error))
     except (GnomonError, ValueError, KeyError) as error:
         return Result(name, "FAIL", 0, f"{type(error).__name__}: {error}")
     if got is None:

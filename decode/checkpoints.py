@@ -18,6 +18,7 @@ from gnomon.reference.engine import Engine
 from gnomon.reference.errors import UsageError
 from gnomon.reference.protocol import F32
 from gnomon.reference.state import State
+from gnomon.reference.token_ids import token_ids
 
 
 @dataclass
@@ -64,6 +65,7 @@ class Checkpoints:
 
         Starts from the longest checkpoint whose ids the prompt begins with, computes the rest, and keeps a checkpoint.
         """
+        ids = token_ids(ids)
         if not ids:
             raise UsageError("Expected at least one token id but got none")
         state, logits = self._longest(ids)

@@ -67,6 +67,11 @@ class Generation:
         self.draft_tokens = draft_tokens
         self.statistics = Statistics()
 
+    def __repr__(self) -> str:
+        text = self.text
+        ended = f"ended by {text.reason}" if text.reason else "not ended"
+        return f"Generation on {self.engine.name}: {len(text.ids)} of {text.request.max_tokens} ids drawn, {ended}"
+
     def __iter__(self) -> Iterator[int]:
         given = len(self.text.ids)
         while not self.text.reason:

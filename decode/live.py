@@ -21,6 +21,7 @@ import numpy as np
 from gnomon.decode.batch import Batch, Drawn
 from gnomon.decode.text import Request, Text
 from gnomon.reference.engine import Engine
+from gnomon.reference.own_code import OwnCodeError
 from gnomon.reference.protocol import F32
 from gnomon.reference.state import State
 
@@ -133,7 +134,8 @@ class Live:
                 for drawn in self._batch.step():
                     self._draw(drawn)
             except Exception as error:  # of the engine itself, in a step of all
-                logging.getLogger("gnomon").exception("a step failed")
+                own = isinstance(error, OwnCodeError)  # then the sentence says it all
+                logging.getLogger("gnomon").error("a step failed: %s", error, exc_info=not own)
                 for text in list(self._jobs):
                     self._tell(self._out(text), error)
             for text in [text for text in self._jobs if text.reason]:

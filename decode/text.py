@@ -13,6 +13,7 @@ from gnomon.reference.errors import UsageError
 from gnomon.reference.ops.sample import Sampling, sample
 from gnomon.reference.protocol import F32
 from gnomon.reference.state import State
+from gnomon.reference.token_ids import token_ids
 
 GREEDY = Sampling(temperature=0.0)
 
@@ -26,6 +27,7 @@ class Request:
 
     stop_ids: one of them ends the text and is not part of it; stop_texts: the text ends before the first of them,
     though the ids that spell it stay, since an id may hold more than it
+    Raises UsageError for ids that are no whole numbers, and for a text that could not begin or never stop.
     """
 
     ids: Sequence[int]
@@ -35,6 +37,8 @@ class Request:
     stop_texts: Collection[str] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", token_ids(self.ids))
+        token_ids(list(self.stop_ids))
         if self.max_tokens < 1:
             raise UsageError(f"Expected at least one token to draw but got max_tokens={self.max_tokens!r}")
         if not all(self.stop_texts):

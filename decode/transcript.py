@@ -17,6 +17,7 @@ from gnomon.reference.engine import Engine
 from gnomon.reference.errors import GnomonError, UsageError
 from gnomon.reference.ops.sample import Sampling, sample
 from gnomon.reference.protocol import F32, Rows
+from gnomon.reference.token_ids import token_ids
 
 GREEDY = Sampling(temperature=0.0)
 PIECE_BYTES, PIECE_ROWS = 32 << 20, 512  # of a step of the verifier: its logits, and its rows where it needs no logits
@@ -40,7 +41,7 @@ def header(
     engine: Engine[Any], prompt: Sequence[int], max_tokens: int, sampling: Sampling = GREEDY, stop: Sequence[int] = ()
 ) -> Header:
     """What a transcript of this engine begins with. Raises UsageError for what cannot be run to its end."""
-    config = engine.model.config
+    prompt, stop, config = token_ids(prompt), token_ids(list(stop)), engine.model.config
     if not prompt or max_tokens < 1:
         raise UsageError(f"Expected a prompt and max_tokens of at least 1 but got {len(prompt)} ids, {max_tokens}")
     positions, limit = len(prompt) + max_tokens - 1, config.max_positions
@@ -51,10 +52,10 @@ def header(
         )
     return Header(
         **asdict(loaded(engine)),
-        prompt=tuple(int(i) for i in prompt),
+        prompt=tuple(prompt),
         max_tokens=int(max_tokens),
         sampling=plain(sampling, config.vocab),
-        stop=tuple(sorted({int(i) for i in stop})),
+        stop=tuple(sorted(set(stop))),
     )
 
 

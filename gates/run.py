@@ -12,6 +12,7 @@ from gnomon.gates.gate import AnyEngine, Array, Compare, FailedError, Gate, Outc
 from gnomon.gates.leaks import private_names
 from gnomon.reference.errors import ModelError, NonFiniteError, NotRunError, UsageError
 from gnomon.reference.model import Model
+from gnomon.reference.own_code import OwnCodeError
 
 NamedEngine = Callable[..., AnyEngine]  # (name, model), or (name, model, arm, kv)
 LoadModel = Callable[[str | Path], Model]
@@ -126,7 +127,7 @@ def ask(gate: Gate, examined: Subject) -> Outcome:
         return gate.run(examined).checked()
     except NotRunError as error:
         return Outcome("NOT RUN", str(error))
-    except (FailedError, NonFiniteError) as error:
+    except (FailedError, NonFiniteError, OwnCodeError) as error:
         return Outcome("FAIL", str(error))
     except (VoidError, ModelError, UsageError) as error:
         return Outcome("VOID", str(error))

@@ -1,25 +1,50 @@
 """The engine loop: check a step, wire it through the op table, commit it to the states or not at all."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from functools import wraps
+from threading import RLock
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.reference import shown
 from gnomon.reference.errors import NonFiniteError, UsageError
 from gnomon.reference.families import family
 from gnomon.reference.guard import refuse_flush_to_zero
 from gnomon.reference.model import Model
 from gnomon.reference.ops.rope import RopeTables
+from gnomon.reference.own_code import OwnCodeError, guard
 from gnomon.reference.protocol import F32, Ops, Rows, Tap, Want
 from gnomon.reference.state import State, check_arrays, state_specs
 from gnomon.reference.taps import TappedOps
+from gnomon.reference.token_ids import token_ids
 
 A = TypeVar("A")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def alone(method: Callable[Concatenate["Engine[Any]", P], R]) -> Callable[Concatenate["Engine[Any]", P], R]:
+    """One thread at a time: a second one is refused at once, since they would share buffers and both be wrong."""
+
+    @wraps(method)
+    def taking_turns(engine: "Engine[Any]", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if not engine.turn.acquire(blocking=False):
+            raise UsageError(
+                f"Expected one thread at a time in engine {engine.name} but a second one came while it runs; make an "
+                "engine for each thread, or let the threads take turns"
+            )
+        try:
+            return method(engine, *args, **kwargs)
+        finally:
+            engine.turn.release()
+
+    return taking_turns
 
 
 class Engine(Generic[A]):
-    """A model on an op table. One thread at a time.
+    """A model on an op table. One thread at a time; it may be another one each time.
 
     name: as in gnomon.engine(name, model); ops: the op table, which owns the packed weights
     """
@@ -30,19 +55,26 @@ class Engine(Generic[A]):
         self.model = model
         self.ops = ops
         self.family = family(model.config.family)
+        self.turn = RLock()
+        self.outputs: dict[int, int] = {}  # N of each packed weight, by its id
+        guard(self)
         self.weights = {key: ops.pack(w) for key, w in model.weights.items()}
+        self.outputs |= {id(w): model.weights[key].shape[0] for key, w in self.weights.items()}
         rope = model.config.rope
         self.tables = RopeTables(rope.theta, rope.dim, rope.scaling) if rope else None
 
     def new(self) -> State:
         """An empty state."""
+        guard(self)  # ops may have been replaced since
         return State(self, [self.ops.new_cache(i) for i in range(self.model.config.layers)])
 
+    @alone
     def step(self, rows: Rows, want: Want = "last", tap: Tap | None = None) -> F32:
         """Run the rows and append them to their states, all of them or none.
 
         want: "last" gives one row of logits per span, "all" one per row, "none" none -> [k, vocab]
-        Raises UsageError for rows that do not fit their states, NonFiniteError when the result is NaN or infinite.
+        Raises UsageError for rows that do not fit their states and while another thread is in the engine,
+        NonFiniteError when the result is NaN or infinite, OwnCodeError where an op of the user's own fails.
         """
         ids = self._check(rows, want)
         try:
@@ -53,9 +85,11 @@ class Engine(Generic[A]):
                     f"Expected finite results but engine {self.name} gave NaN or infinity in row {bad} of {len(out)}; "
                     "the step was not committed"
                 )
-        except BaseException:
+        except BaseException as error:
             for span in rows.spans:
                 span.state.discard()
+            if isinstance(error, OwnCodeError):
+                error.step = f"step of positions {rows.pos.min()} to {rows.pos.max()}"
             raise
         for span in rows.spans:
             span.state.commit(ids[span.start : span.stop])
@@ -94,6 +128,7 @@ class Engine(Generic[A]):
             if made + 1 < max_tokens:
                 logits, state = self.forward([token], state)
 
+    @alone
     def fork(self, state: State) -> State:
         """An independent copy; the original remembers the position as one it can be taken back to."""
         self._own(state)
@@ -103,6 +138,7 @@ class Engine(Generic[A]):
             state.forks.append(state.length)
         return copy
 
+    @alone
     def truncate(self, state: State, length: int) -> None:
         """Forget every position from `length` on. Raises UsageError for a recurrent state: it cannot run backwards."""
         self._own(state)
@@ -126,6 +162,7 @@ class Engine(Generic[A]):
         self._own(state)
         return sum(self.ops.cache_nbytes(cache) for cache in state.caches)
 
+    @alone
     def export(self, state: State) -> dict[str, NDArray[Any]]:
         """The state as named arrays in canonical layout, copies in the stored type (bf16 as uint16):
         `blocks.{i}.kv.{k,v}` [positions, kv_heads, d], for int8 also `_scale` [positions, kv_heads];
@@ -142,15 +179,18 @@ class Engine(Generic[A]):
 
         Every name, shape and type is checked before anything is allocated; raises UsageError for the first wrong one.
         """
+        ids = token_ids(ids)
         check_arrays(arrays, state_specs(self.model.config, self.ops.describe()["kv"], len(ids)))
         layers = range(self.model.config.layers if ids else 0)
         own = ({n: np.array(a, order="C") for n, a in arrays.items() if n.startswith(f"blocks.{i}.")} for i in layers)
         return self.load_layers(own, ids)
 
+    @alone
     def load_layers(self, layers: Iterable[Mapping[str, NDArray[Any]]], ids: Sequence[int]) -> State:
         """`load` from the arrays of one layer after the other, in C order. They belong to the state from then on, so
         nothing need be held twice. Each layer is checked as it comes, and so is their number; raises UsageError.
         """
+        ids = token_ids(ids)
         self._check_ids(ids)
         expected = state_specs(self.model.config, self.ops.describe()["kv"], len(ids))
         state, wanted, count = self.new(), self.model.config.layers if ids else 0, 0
@@ -162,7 +202,7 @@ class Engine(Generic[A]):
             del arrays  # before the next layer is made
         if count != wanted:
             raise UsageError(f"Expected the arrays of {wanted} layers but got {count}")
-        state.length, state.ids = len(ids), list(ids)
+        state.length, state.ids = len(ids), ids
         return state
 
     def describe(self) -> dict[str, str]:
@@ -173,6 +213,16 @@ class Engine(Generic[A]):
             "weights": self.model.digest,
             **self.ops.describe(),
         }
+
+    def _shown(self) -> tuple[str, dict[str, str]]:
+        settings = {n: v if len(v) < 60 else f"{v[:16]} ..." for n, v in self.ops.describe().items()}
+        return f"Engine {self.name}", {"model": self.model.name, **settings}
+
+    def __repr__(self) -> str:
+        return shown.lines(*self._shown())
+
+    def _repr_html_(self) -> str:
+        return shown.table(*self._shown())
 
     def close(self) -> None:
         """Let go of the packed weights."""

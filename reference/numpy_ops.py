@@ -144,8 +144,8 @@ class NumpyOps(Ops[F32]):
             rows = np.flatnonzero(p[:, e])
             if len(rows):
                 some = x[rows]
-                act = mul(silu(arm_linear(some, gate)), arm_linear(some, up))
-                y[rows] = add(y[rows], mul(p[rows, e, None], arm_linear(act, out)))
+                act = mul(silu(self.linear("", some, gate)), self.linear("", some, up))
+                y[rows] = add(y[rows], mul(p[rows, e, None], self.linear("", act, out)))
         return y
 
     def kv_append(self, at: str, k: F32, v: F32, rows: Rows, i: int, kv_heads: int) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gnomon.reference.device import Device
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.state import Cache, State
+from gnomon.reference.token_ids import token_ids
 from gnomon.reference.weights import Weight
 
 A = TypeVar("A")
@@ -49,11 +50,12 @@ class Rows:
 
     @staticmethod
     def of(batch: Sequence[tuple[State, Sequence[int]]]) -> "Rows":
-        """Rows of (state, ids) pairs, in order; each state appears once."""
+        """Rows of (state, ids) pairs, in order; each state appears once. Raises UsageError for what is no id."""
         spans: list[Span] = []
         ids: list[int] = []
         pos: list[int] = []
-        for state, new in batch:
+        for state, given in batch:
+            new = token_ids(given)
             spans.append(Span(state, len(ids), len(ids) + len(new)))
             ids.extend(new)
             pos.extend(range(state.length, state.length + len(new)))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.reference import shown
 from gnomon.reference.config import Config
 from gnomon.reference.errors import UsageError
 
@@ -45,6 +46,21 @@ class State:
 
     def discard(self) -> None:
         self.pending = {}
+
+    def _shown(self) -> tuple[str, dict[str, str]]:
+        owner = getattr(self.owner, "name", "")
+        model = getattr(getattr(self.owner, "model", None), "name", "")
+        return f"State of {self.length:,} positions", {
+            "engine": f"{owner} on {model}",
+            "ids": shown.listed(self.ids),
+            "forked": f"at {shown.listed(self.forks)}" if self.forks else "",
+        }
+
+    def __repr__(self) -> str:
+        return shown.lines(*self._shown())
+
+    def _repr_html_(self) -> str:
+        return shown.table(*self._shown())
 
 
 STORED: dict[str, np.dtype[Any]] = {"f32": np.dtype(np.float32), "bf16": np.dtype(np.uint16), "int8": np.dtype(np.int8)}

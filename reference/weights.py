@@ -39,6 +39,9 @@ class Weight:
     role: Role = "linear"
     plus_one: bool = False
 
+    def __repr__(self) -> str:
+        return f"Weight {self.name}: {self.dtype} {list(self.shape)}"
+
 
 def digest(weights: Iterable[Weight]) -> str:
     """SHA-256 over (name, dtype, shape, bytes) of every weight in the order of their names, as hex text."""

@@ -5,6 +5,7 @@ from typing import Any
 from gnomon.decode.held import NotHeldError, TooLargeError
 from gnomon.decode.state_file import StateCorruptError, StateFileError, StateIdentityError
 from gnomon.reference.errors import GnomonError, NonFiniteError
+from gnomon.reference.own_code import OwnCodeError
 
 TYPES = {401: "authentication_error", 403: "permission_error", 503: "overloaded_error"}
 Headers = dict[str, str]
@@ -41,6 +42,8 @@ def refused(error: Exception) -> Refusal:
             return refusal(413, "too_large", str(error))
         case NonFiniteError():
             return refusal(500, "nonfinite", str(error))
+        case OwnCodeError():  # where in whose file is for the log
+            return refusal(500, "engine", f"The engine {error.whose} of this node failed; its log says where")
         case GnomonError():
             return refusal(400, "invalid", str(error))
     return refusal(500, "failed", f"The node itself failed with {type(error).__name__}; its log says more")

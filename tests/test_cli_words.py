@@ -178,7 +178,7 @@ def test_no_engine_of_ones_own_needs_to_be_installed(folder: Path) -> None:
 
 def test_no_factory_that_fails_is_a_fault_of_gnomon(folder: Path) -> None:
     (folder / "own_broken.py").write_text("def make():\n    return None\n")
-    assert "it raised TypeError: make() takes 0 positional arguments" in refused(
+    assert "own_broken.py:make raised TypeError: make() takes 0 positional arguments" in refused(
         "digest", "micro", *ASK, "--engine", "own_broken.py:make"
     )
 

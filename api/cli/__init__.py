@@ -1,7 +1,7 @@
 """The command line: one file per verb. The exit code is the verdict.
 
-0 identical or passed, 1 differs or failed, 2 usage or unreadable input, 3 incomparable or required and not run,
-4 the tool itself failed.
+0 identical or passed, 1 differs or failed, 2 usage, unreadable input or a failure of the user's own code,
+3 incomparable or required and not run, 4 the tool itself failed.
 """
 
 import errno
@@ -37,6 +37,7 @@ from gnomon.cli import (
     transcript,
 )
 from gnomon.reference.errors import GnomonError
+from gnomon.reference.own_code import OwnCodeError, failed, named, own_frame
 
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 CLOSED = 141  # the reader left before there was a verdict: what a shell says of a process that SIGPIPE ended
@@ -144,7 +145,11 @@ def main() -> None:
     except BrokenPipeError:
         leave_quietly()
         sys.exit(CLOSED)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if named and own_frame(error):
+            fail(str(failed("your code", error)), OwnCodeError.exit_code)
+        if isinstance(error, SystemExit):
+            raise
         if isinstance(error, OSError) and error.errno in FULL:
             leave_quietly()
             fail(f"Expected room for the output but got: {error.strerror}", 2)

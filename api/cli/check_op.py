@@ -7,11 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from gnomon.cli.options import JsonOption, present
+from gnomon.cli.options import ArmOption, JsonOption, present
 from gnomon.cli.show import Output
 from gnomon.compare.check_op import check_op, listed
+from gnomon.compare.op_forms import SCALES
 from gnomon.imported import function
 from gnomon.reference.errors import UsageError
+from gnomon.reference.own_code import failed, own_frame
 
 
 def command(
@@ -23,18 +25,26 @@ def command(
     framework: Annotated[
         str, typer.Option("--framework", help="of the arrays the kernel gets: numpy, mlx, cupy, torch")
     ] = "numpy",
+    arm: ArmOption = "f32",
+    weights: Annotated[
+        str,
+        typer.Option("--weights", help=f"of linear, as stored: {', '.join(SCALES)}"),
+    ] = "",
     show_list: Annotated[bool, typer.Option("--list", help="show every op and how a kernel is called")] = False,
     as_json: JsonOption = False,
 ) -> int:
     """Call a kernel on awkward shapes and adversarial values; print the smallest case in which a bit differs."""
     if show_list:
-        ops = [{"op": op, "arguments": arguments, "result": result} for op, arguments, result in listed()]
+        ops = [{"op": op, "arguments": arguments, "result": result} for op, arguments, result in listed(arm, weights)]
         print(json.dumps(ops) if as_json else "\n".join(f"{o['op']}({o['arguments']}) -> {o['result']}" for o in ops))
         return 0
     if name is None or kernel is None:
         raise UsageError("Expected an op and a kernel, such as rms_norm my_module:my_function, or --list")
     function = find(kernel)
-    result = check_op(name, function, runs=runs, seed=seed, case=case, framework=framework, kernel_name=kernel)
+    result = check_op(
+        name, function, runs=runs, seed=seed, case=case, framework=framework, kernel_name=kernel,
+        arm=arm, weights=weights,
+    )  # fmt: skip
     if as_json:
         print(json.dumps(result.to_json()))
     else:
@@ -45,7 +55,7 @@ def command(
 def find(kernel: str) -> Callable[..., Any]:
     """The function that "module:function" or "file.py:function" names; modules of the working directory are found too.
 
-    Raises UsageError where there is none, or where importing its module fails.
+    Raises UsageError where there is none, OwnCodeError where importing its module fails.
     """
     module_name, _, attribute = kernel.rpartition(":")
     if not module_name or not attribute:
@@ -54,5 +64,8 @@ def find(kernel: str) -> Callable[..., Any]:
         present("a Python file")(Path(module_name))
     try:
         return function(kernel)
-    except Exception as error:
-        raise UsageError(f"Expected a kernel at {kernel!r} but importing it failed: {error}") from error
+    except ImportError as error:
+        at = f" ({own_frame(error)})" * bool(own_frame(error))
+        raise UsageError(f"Expected a kernel at {kernel!r} but importing it failed: {error}{at}") from error
+    except (Exception, SystemExit) as error:
+        raise failed(kernel, error, "its import") from error

@@ -25,6 +25,7 @@ from gnomon.loading import load
 from gnomon.models import micro
 from gnomon.reference.errors import GnomonError, UsageError
 from gnomon.reference.identity import arithmetic
+from gnomon.reference.own_code import OwnCodeError
 
 if TYPE_CHECKING:  # the gates are imported where they are run: no other verb waits for them
     from gnomon.gates.gate import Verdict
@@ -116,7 +117,7 @@ def known(engine: str) -> None:
     """Raises UsageError for a name that no engine has; one that cannot run here passes, and is NOT RUN later."""
     try:
         make_engine(engine, micro())
-    except UsageError:
+    except (UsageError, OwnCodeError):
         raise
     except Exception:  # a factory may raise anything; the gates say so one by one
         return

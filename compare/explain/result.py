@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from gnomon.compare.words import counted
+from gnomon.reference import shown
 
 SHOWN = 5  # candidates that come nearest, in the text
 
@@ -92,3 +93,9 @@ class Explanation:
                 for c in self.candidates[:SHOWN]
             ]
         return "\n  ".join(lines)
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return shown.preformatted(self.text(), self.verdict == "identical")
