@@ -1,4 +1,4 @@
-"""How a prompt is cut into steps changes no bit, whatever the lengths of the steps; nor does how many rows one has."""
+"""How a prompt is cut into steps changes no bit, whatever the lengths of the steps, and however many rows one has."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,20 +13,47 @@ from gnomon.reference.protocol import F32
 
 HEADER = Header(
     name="chunk",
-    question="Does cutting a prompt into steps of any lengths give the bytes of one step, however many rows a step has?",
-    instrument="every row of logits and every array of the exported state, on two engine objects, by compare.judge; on "
-    "micro, prompts of as many rows as a ladder has rungs, each in one step, against steps of a few rows. The rungs are "
-    "those below and both sides of every number of rows that code registers to choose by (gpu/row_counts.py)",
+    question="Does cutting a prompt into steps of any lengths give the bytes of one step, of however many rows?",
+    instrument="every row of logits and every array of the exported state, on two engine objects, by compare.judge; "
+    "on micro, prompts of as many rows as a ladder has rungs, each in one step, against steps of a few rows. The "
+    "rungs are those below, and both sides of every number of rows that code registers to choose by",
     threshold="every tensor alive and identical, bit for bit, for every schedule and every rung",
-    disproof="one bit that differs under one schedule or at one number of rows; a number that chooses, is not registered "
-    "and lies between two rungs",
+    disproof="one bit that differs under one schedule or at one number of rows; a number of rows that chooses, lies "
+    "between two rungs and is not registered",
     void="no prompt, a prompt shorter than its schedule, a model that does not load",
     numbers={
         # Uneven ones, and the lengths about a chunk of 128 positions, where a kernel may change its path.
         "schedules": [[4, 3, 1, 2, 4], [6, 8], [127, 4], [128, 3], [129, 2], [1, 129, 1]],
         "schedules_of_trained": [[4, 3, 1, 2, 4], [127, 4], [129, 2]],  # fewer: they take most of the time
         # For engines that register nothing: about the powers of two, on which choices mostly fall.
-        "ladder": [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513],
+        "ladder": [
+            1,
+            2,
+            3,
+            4,
+            5,
+            7,
+            8,
+            9,
+            15,
+            16,
+            17,
+            31,
+            32,
+            33,
+            63,
+            64,
+            65,
+            127,
+            128,
+            129,
+            255,
+            256,
+            257,
+            511,
+            512,
+            513,
+        ],
         "highest": 660,  # rungs that choices of the code add; beyond the budget of a batch and a piece of a transcript
         "few": 5,  # rows of a step that rungs are held against
     },

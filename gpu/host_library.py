@@ -97,7 +97,9 @@ def typed(built: Built) -> Built:
     return built
 
 
-SMALL = chooses_by_rows("gpu.host_library.SMALL", 1 << 24, "products")  # multiply-adds of a step below which one thread is as fast
+SMALL = chooses_by_rows(
+    "gpu.host_library.SMALL", 1 << 24, "products"
+)  # multiply-adds of a step below which one thread is as fast
 
 
 def asked_threads() -> int | None:

@@ -15,7 +15,10 @@ from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Rows, Want
 from gnomon.reference.row_counts import chooses_by_rows
 
-FEW, MANY = kernel_number("host_attention.h", "TILE"), kernel_number("host_attention_many.h", "MANY")  # queries of a tile
+FEW, MANY = (
+    kernel_number("host_attention.h", "TILE"),
+    kernel_number("host_attention_many.h", "MANY"),
+)  # queries of a tile
 TILE_TASKS = 4  # tiles of many queries per thread from which on attention needs no finer split
 chooses_by_rows("gpu.host_step.TILE_TASKS", TILE_TASKS * cores() * MANY, "queries")
 

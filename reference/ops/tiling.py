@@ -18,7 +18,9 @@ from gnomon.reference.row_counts import chooses_by_rows
 F32 = NDArray[np.float32]
 
 TILE_OUTPUTS = 768
-TILE_FLOATS = chooses_by_rows("reference.ops.tiling.TILE_FLOATS", 1 << 14, "floats")  # accumulators of one tile: 64 KiB, within a core's cache
+TILE_FLOATS = chooses_by_rows(
+    "reference.ops.tiling.TILE_FLOATS", 1 << 14, "floats"
+)  # accumulators of one tile: 64 KiB, within a core's cache
 
 POOL_JOBS = 8  # below that a hand-over to another thread costs more than it saves
 
