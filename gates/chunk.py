@@ -55,7 +55,7 @@ HEADER = Header(
             513,
         ],
         "highest": 660,  # rungs that choices of the code add; beyond the budget of a batch and a piece of a transcript
-        "few": 5,  # rows of a step that rungs are held against
+        "few": 5,  # rows of a step that rungs are held against; shorter prompts are those of other gates
     },
 )
 
@@ -85,7 +85,8 @@ def climb(subject: Subject, model: Model, ids: list[int], tally: Tally) -> list[
     """Prompts of every length that something may choose by, each in one step -> those lengths, up to the first that
     differs."""
     numbers, engine = HEADER.numbers, subject.engine(model)  # which loads what registers
-    rungs = sorted({*numbers["ladder"], *both_sides(row_choices(), model, numbers["highest"])})
+    chosen = both_sides(row_choices(), model, numbers["highest"])
+    rungs = sorted({*numbers["ladder"], *(rows for rows in chosen if rows >= numbers["few"])})
     ids = [ids[i % len(ids)] for i in range(rungs[-1])]
     expected, states = in_few(subject.engine(model), ids, rungs)
     for done, rows in enumerate(rungs, 1):

@@ -15,7 +15,7 @@ from gnomon.gates import stored_files
 from gnomon.gates.faults import engines as broken
 from gnomon.gates.faults import formats
 from gnomon.gates.gate import AnyEngine, Array, Gate, Header, Outcome, Subject, VoidError
-from gnomon.gates.tally import Everything, in_parts, sentence, whole
+from gnomon.gates.tally import Everything, sentence, whole
 
 HEADER = Header(
     name="golden",
@@ -24,11 +24,11 @@ HEADER = Header(
     "state of micro in the other arms, and of a small Llama that is loaded from a GGUF file of every stored type; "
     "against gates/golden/micro.json and stored.json, which a script made with the oracle; some rows are stored as "
     "bits, to show what differs",
-    threshold="every stored tensor is there, alive, and has the stored digest; the engine shows no other; steps of one "
-    "row and of few rows give the rows of one step",
+    threshold="every stored tensor is there, alive, and has the stored digest; the engine shows no other; prompts of "
+    "one row and of few rows give the first rows",
     disproof="the oracle is wrong in the same way: it is judged by known answers of another implementation",
     void="micro is another model than the one the oracle was given, no stored case, a sound file that does not load",
-    numbers={"steps": [1, 5, 2]},  # of the files: kernels read a weight in other ways for one row, for few, for many
+    numbers={"rows": [1, 5]},  # of shorter prompts: kernels read a weight in other ways for one row, for few, for many
 )
 
 
@@ -78,11 +78,13 @@ def others(subject: Subject) -> Iterator[tuple[AnyEngine, dict[str, Any]]]:
 
 
 def in_few(engine: AnyEngine, ids: list[int], expected: Array) -> str:
-    """Why steps of one row and of few rows do not give the rows of one step; empty where they do."""
-    steps = HEADER.numbers["steps"]
-    got, _ = in_parts(engine, ids[: sum(steps)], steps)
-    found = judge(got, expected[: len(got)], f"logits in steps of {', '.join(map(str, steps))}")
-    return "" if found.verdict == "identical" else sentence(found)
+    """Why a shorter prompt does not give the first rows of the whole one; empty where it does."""
+    for rows in HEADER.numbers["rows"]:
+        logits, _ = whole(engine, ids[:rows])
+        found = judge(logits, expected[:rows], f"logits of {rows} rows")
+        if found.verdict != "identical":
+            return sentence(found)
+    return ""
 
 
 def run_case(engine: AnyEngine, ids: list[int]) -> dict[str, Array]:
