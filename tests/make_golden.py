@@ -11,7 +11,7 @@ import hashlib
 import json
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -109,36 +109,33 @@ def stored_blocks(dtype: str) -> dict[str, Any]:
     return out
 
 
-def of_files() -> dict[str, Any]:
+def of_files(names: Sequence[str] = ("gpt2", "bf16", "int8", *stored_files.FORMATS)) -> dict[str, Any]:
     """A case for each model: logits and state, of a GPT-2 every tensor."""
-    ids, cases = CASES["short"], {}
-    wired = stored_files.gpt2()
-    run = gpt2.run(asdict(wired.config), stored_weights(wired), ids)
-    cases["gpt2"] = (ids, run.tensors, run)
-    for arm in ("bf16", "int8"):
-        run = model.run(micro_config(), stored_weights(), ids, arm)
-        cases[arm] = (ids, {}, run)
-    heads, kv, eps = stored_files.HEADS, stored_files.KV_HEADS, stored_files.EPS
-    d = stored_files.SHAPES["blocks.0.attn.q.weight"][0] // heads
-    config = {"kinds": ["attention"], "windows": [None], "rope": {"theta": stored_files.THETA, "dim": d}, "eps": eps}
-    config |= {"heads": heads, "kv_heads": kv, "head_dim": d}
-    ids = [i % stored_files.SHAPES["embed.weight"][0] for i in ids[:8]]
-    for dtype in stored_files.FORMATS:
-        cases[dtype] = (ids, {}, model.run(config, stored_blocks(dtype), ids))
     return {
         "origin": "tests/make_golden.py: the scalar oracle in tests/oracle, and tests/blocks_oracle.py for blocks",
-        "cases": [
-            {
-                "name": name,
-                "partial": not tensors,
-                "ids": ids,
-                "tensors": {n: entry(n, values) for n, values in tensors.items()}
-                | {f"state {n}": entry(n, values) for n, values in run.state.items()}
-                | {"result": entry("result", run.tensors["logits"])},
-            }
-            for name, (ids, tensors, run) in cases.items()
-        ],
+        "cases": [of_file(name) for name in names],
     }
+
+
+def of_file(name: str) -> dict[str, Any]:
+    ids = CASES["short"]
+    if name == "gpt2":
+        wired = stored_files.gpt2()
+        run = gpt2.run(asdict(wired.config), stored_weights(wired), ids)
+    elif name in ("bf16", "int8"):
+        run = model.run(micro_config(), stored_weights(), ids, name)
+    else:
+        ids = [i % stored_files.SHAPES["embed.weight"][0] for i in ids[:8]]
+        d = stored_files.SHAPES["blocks.0.attn.q.weight"][0] // stored_files.HEADS
+        config = {
+            "kinds": ["attention"], "windows": [None], "rope": {"theta": stored_files.THETA, "dim": d}, "head_dim": d,
+            "heads": stored_files.HEADS, "kv_heads": stored_files.KV_HEADS, "eps": stored_files.EPS,
+        }  # fmt: skip
+        run = model.run(config, stored_blocks(name), ids)
+    tensors = {n: entry(n, values) for n, values in run.tensors.items()} if name == "gpt2" else {}
+    tensors |= {f"state {n}": entry(n, values) for n, values in run.state.items()}
+    tensors["result"] = entry("result", run.tensors["logits"])
+    return {"name": name, "partial": name != "gpt2", "ids": ids, "tensors": tensors}
 
 
 def byte_symbols() -> dict[int, str]:

@@ -5,10 +5,9 @@ config: names and numbers as plain Python values; weights: nested lists by canon
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
-from oracle import arms
+from oracle.arms import linear as linear_in
 from oracle.attention import attention, usual_scale
 from oracle.elementary import sigmoid
 from oracle.f32 import mul, settle
@@ -33,7 +32,10 @@ class Run(NamedTuple):
 
 def run(config: Config, stored: Weights, ids: list[int], arm: str = "f32") -> Run:
     """All of `ids` in one step from an empty state. arm: of every linear"""
-    linear = partial(arms.linear, arm=arm)
+
+    def linear(x: Matrix, weights: Matrix) -> Matrix:
+        return linear_in(x, weights, arm=arm)
+
     out = Run({}, {})
     w = {name: loaded(values) for name, values in stored.items()}
     h = out.tensors["embed"] = embed(ids, w["embed.weight"])
