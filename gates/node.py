@@ -41,13 +41,20 @@ def run(subject: Subject) -> Outcome:
 
 async def asked(application: Application, file: StateFile, position: int) -> Outcome:
     async with application.router.lifespan_context(application):
-        await send(application, "a client that leaves", whole(file), gone=True)
-        refused = 0
-        for what, data in wrong(file):
-            await send(application, what, data)
-            refused += 1
-        status = await send(application, "a sound state", whole(file), sound=True)
-        listed = [one["position"] for one in await held(application)]
+        (outcome,) = await asyncio.gather(put(application, file, position), return_exceptions=True)
+    if isinstance(outcome, BaseException):  # raised once the node has ended in order
+        raise outcome
+    return outcome
+
+
+async def put(application: Application, file: StateFile, position: int) -> Outcome:
+    await send(application, "a client that leaves", whole(file), gone=True)
+    refused = 0
+    for what, data in wrong(file):
+        await send(application, what, data)
+        refused += 1
+    status = await send(application, "a sound state", whole(file), sound=True)
+    listed = [one["position"] for one in await held(application)]
     if status != 200 or listed != [position]:
         raise FailedError(f"a sound state: status {status}, held at positions {listed}, expected [{position}]")
     return Outcome("PASS", "", {"refused": refused, "taken": len(listed)})
