@@ -25,37 +25,9 @@ HEADER = Header(
         # Uneven ones, and the lengths about a chunk of 128 positions, where a kernel may change its path.
         "schedules": [[4, 3, 1, 2, 4], [6, 8], [127, 4], [128, 3], [129, 2], [1, 129, 1]],
         "schedules_of_trained": [[4, 3, 1, 2, 4], [127, 4], [129, 2]],  # fewer: they take most of the time
-        # For engines that register nothing: about the powers of two, on which choices mostly fall.
-        "ladder": [
-            1,
-            2,
-            3,
-            4,
-            5,
-            7,
-            8,
-            9,
-            15,
-            16,
-            17,
-            31,
-            32,
-            33,
-            63,
-            64,
-            65,
-            127,
-            128,
-            129,
-            255,
-            256,
-            257,
-            511,
-            512,
-            513,
-        ],
+        "about": [8, 16, 32, 64, 128, 256, 512],  # rows: most choices fall there, of engines that register nothing too
         "highest": 660,  # rungs that choices of the code add; beyond the budget of a batch and a piece of a transcript
-        "few": 5,  # rows of a step that rungs are held against; shorter prompts are those of other gates
+        "few": 5,  # rows of a step that rungs are held against
     },
 )
 
@@ -84,13 +56,14 @@ def run(subject: Subject) -> Outcome:
 def climb(subject: Subject, model: Model, ids: list[int], tally: Tally) -> list[int]:
     """Prompts of every length that something may choose by, each in one step -> those lengths, up to the first that
     differs."""
-    numbers, engine = HEADER.numbers, subject.engine(model)  # which loads what registers
-    chosen = both_sides(row_choices(), model, numbers["highest"])
-    rungs = sorted({*numbers["ladder"], *(rows for rows in chosen if rows >= numbers["few"])})
+    numbers, few = HEADER.numbers, subject.engine(model)  # which loads what registers
+    chosen = {n + step for n in numbers["about"] for step in (-1, 0, 1)}
+    chosen.update(both_sides(row_choices(), model, numbers["highest"]))
+    rungs = sorted(rows for rows in chosen if rows > numbers["few"])
     ids = [ids[i % len(ids)] for i in range(rungs[-1])]
-    expected, states = in_few(subject.engine(model), ids, rungs)
+    expected, states = in_few(few, ids, rungs)
     for done, rows in enumerate(rungs, 1):
-        logits, state = whole(engine, ids[:rows])
+        logits, state = whole(subject.engine(model), ids[:rows])
         where = f"{model.name}, {rows} rows in one step"
         tally.compare(where, logits, expected[:rows], "logits")
         tally.compare_all(f"{where}, state", state, states[rows])
