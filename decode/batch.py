@@ -12,7 +12,10 @@ from gnomon.decode.text import Request, Text
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import NonFiniteError, UsageError
 from gnomon.reference.protocol import F32, Rows
+from gnomon.reference.row_counts import chooses_by_rows
 from gnomon.reference.state import State
+
+BUDGET = chooses_by_rows("decode.batch.BUDGET", 256)  # rows of a step
 
 Work = list[tuple[Text, list[int]]]  # the rows of a step
 
@@ -31,7 +34,7 @@ class Batch:
     active: the texts that have a slot, in the order in which they got it; steps: of the engine, until now
     """
 
-    def __init__(self, engine: Engine[Any], slots: int = 8, rows: int = 256) -> None:
+    def __init__(self, engine: Engine[Any], slots: int = 8, rows: int = BUDGET) -> None:
         if not 1 <= slots <= rows:
             raise UsageError(f"Expected at least one slot and a row for each but got slots={slots}, rows={rows}")
         self.engine = engine

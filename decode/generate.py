@@ -19,9 +19,10 @@ from gnomon.reference.engine import Engine
 from gnomon.reference.errors import UsageError
 from gnomon.reference.ops.sample import Sampling
 from gnomon.reference.protocol import F32, Rows
+from gnomon.reference.row_counts import chooses_by_rows
 from gnomon.reference.state import State
 
-DRAFTED = 8  # guesses a round
+DRAFTED = chooses_by_rows("decode.generate.DRAFTED", 8)  # guesses a round
 
 
 @dataclass

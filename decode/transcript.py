@@ -17,10 +17,12 @@ from gnomon.reference.engine import Engine
 from gnomon.reference.errors import GnomonError, UsageError
 from gnomon.reference.ops.sample import Sampling, sample
 from gnomon.reference.protocol import F32, Rows
+from gnomon.reference.row_counts import chooses_by_rows
 from gnomon.reference.token_ids import token_ids
 
 GREEDY = Sampling(temperature=0.0)
-PIECE_BYTES, PIECE_ROWS = 32 << 20, 512  # of a step of the verifier: its logits, and its rows where it needs no logits
+PIECE_BYTES = 32 << 20  # of logits of a step of the verifier
+PIECE_ROWS = chooses_by_rows("decode.transcript.PIECE_ROWS", 512)  # of a step that needs no logits
 
 
 class IncomparableError(GnomonError):

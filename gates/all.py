@@ -12,6 +12,7 @@ from gnomon.gates import (
     kernels,
     liveness,
     loader,
+    node,
     observer,
     repeat,
     repository,
@@ -51,6 +52,7 @@ GATES: dict[str, Gate] = {
         transcript,
         state_bytes,
         restore,
+        node,
     )
 }
 # Run by name only: their answer may be no without anything being wrong, or needs a machine with nothing else to do.

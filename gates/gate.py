@@ -18,6 +18,7 @@ from gnomon.decode.batch import Batch
 from gnomon.decode.checkpoints import Checkpoints
 from gnomon.decode.generate import Generation
 from gnomon.decode.transcript import verify_lines
+from gnomon.gates.node_client import node
 from gnomon.gates.streaming import Meter
 from gnomon.gpu.host_build import Built
 from gnomon.gpu.host_library import library
@@ -103,6 +104,7 @@ class Subject:
     checkpoints: makes the prefix checkpoints of an engine, of so many bytes at most
     kernels:     the compiled kernels of the host engine
     meter:       what speed is measured with
+    node:        the node on an engine, an ASGI application; raises NotRunError where its packages are absent
     """
 
     engine: MakeEngine
@@ -120,6 +122,7 @@ class Subject:
     checkpoints: Callable[[AnyEngine, int], Checkpoints] = Checkpoints
     kernels: Callable[[], Built] = library
     meter: Meter = field(default_factory=Meter)
+    node: Callable[[AnyEngine], Any] = node
 
 
 Fault = Callable[[Subject], Subject]

@@ -15,7 +15,8 @@ HEADER = Header(
     threshold="every tensor alive and identical, bit for bit, at each place in the batch",
     disproof="one bit that differs beside another neighbour, after another user, with other memory",
     void="no prompt, a prompt shorter than its rows, a model that does not load",
-    numbers={"rows": [9, 5], "neighbours": [[5, 1], [1, 3]]},  # of two steps
+    # Of two steps; wide: rows of a neighbour, more than the budget of a batch, in the first step of micro.
+    numbers={"rows": [9, 5], "neighbours": [[5, 1], [1, 3]], "wide": 257},
 )
 
 
@@ -27,6 +28,8 @@ def run(subject: Subject) -> Outcome:
         runs = {
             f"at place {place} of a batch": in_a_batch(subject.engine(model), ids, others, place) for place in range(3)
         }
+        if model.name == "micro":
+            runs["in a wide batch"] = in_a_batch(subject.engine(model), ids, others * 2, 1, HEADER.numbers["wide"])
         runs["in a re-used slot"] = in_a_used_slot(subject.engine(model), ids, others)
         runs["with NaN in free memory"] = in_nan(subject.engine(model), ids)
         for where, (logits, arrays) in runs.items():
@@ -35,9 +38,13 @@ def run(subject: Subject) -> Outcome:
     return tally.outcome()
 
 
-def in_a_batch(engine: AnyEngine, ids: list[int], others: list[int], place: int) -> tuple[F32, dict[str, Array]]:
-    """Between two neighbours, in steps of several rows each."""
+def in_a_batch(
+    engine: AnyEngine, ids: list[int], others: list[int], place: int, wide: int = 0
+) -> tuple[F32, dict[str, Array]]:
+    """Between two neighbours, in steps of several rows each. wide: rows that the first step of the first has"""
     lengths = [*HEADER.numbers["neighbours"]]
+    if wide:
+        lengths[0] = [wide, lengths[0][1]]
     lengths.insert(place, HEADER.numbers["rows"])
     states, parts = [engine.new() for _ in lengths], []
     for step in range(len(HEADER.numbers["rows"])):
@@ -77,6 +84,7 @@ GATE = Gate(
             batches.positions_of_the_first,
             "at place 1 of a batch, logits",
         ),
+        "another epsilon from 256 rows on": (broken.epsilon_from(256), "in a wide batch, logits"),
         "a slot keeps its recurrent state": (batches.recurrent_state_kept, "in a re-used slot"),
         "memory is read before it is written": (batches.memory_read, "gave NaN or infinity"),
     },

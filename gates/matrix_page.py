@@ -16,7 +16,7 @@ from gnomon.gates.mutations.mutation import ALL
 ROWS = "## The rows"  # the section of the page that is made here
 ROW, CELL, LEFT, TOP, GAP = 17, 21, 244, 96, 12
 GROUPS = (
-    ("asked once", ("comparator", "repository", "loader", "tokenizer", "sampler", "kernels")),
+    ("asked once", ("comparator", "repository", "loader", "tokenizer", "sampler", "kernels", "node")),
     ("properties", ("finite", "liveness", "settled")),
     ("reference", ("golden", "shadow", "transcript", "state-bytes", "restore")),
     ("itself", ("incremental", "chunk", "isolation", "batch", "speculative", "repeat", "observer")),

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -111,6 +112,15 @@ def kernel_sources() -> dict[str, str]:
         for f in sorted(folder.iterdir(), key=lambda f: f.name)
         if f.name[-2:] in (".h", "pp")
     }
+
+
+def kernel_number(file: str, name: str) -> int:
+    """What a file of gpu/kernels defines a name as: such a number stands there alone."""
+    text = (files("gnomon.gpu") / "kernels" / file).read_text("ascii")
+    found = re.search(rf"^#define {name} (\d+)\b", text, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"Expected a number {name} in kernels/{file} but it defines none")
+    return int(found[1])
 
 
 def build(main: str, sources: dict[str, str], extra: tuple[str, ...] = (), cxx: str | None = None) -> Built:

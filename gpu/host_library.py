@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gnomon.gpu.host_build import Built, build, kernel_sources
 from gnomon.gpu.host_memory import address
 from gnomon.reference.errors import UsageError
+from gnomon.reference.row_counts import chooses_by_rows
 
 WEIGHT_FORMATS = ("F32", "BF16", "F16", "Q8", "Q4", "Q4Half", "Q4One", "Q4M", "Q5", "Q5M", "Q6")
 FORMATS = (*WEIGHT_FORMATS, "I8")
@@ -96,7 +97,9 @@ def typed(built: Built) -> Built:
     return built
 
 
-SMALL = 1 << 24  # multiply-adds of a step below which one thread is as fast
+SMALL = chooses_by_rows(
+    "gpu.host_library.SMALL", 1 << 24, "products"
+)  # multiply-adds of a step below which one thread is as fast
 
 
 def asked_threads() -> int | None:

@@ -7,14 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.gpu.host_library import Carried, Span, Step, Team
+from gnomon.gpu.host_build import kernel_number
+from gnomon.gpu.host_library import Carried, Span, Step, Team, cores
 from gnomon.gpu.host_memory import aligned
 from gnomon.gpu.host_state import STEP, HostKV, Recurrent
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Rows, Want
+from gnomon.reference.row_counts import chooses_by_rows
 
-FEW, MANY = 8, 64  # queries of a tile of attention, as in kernels/host_attention.h and host_attention_many.h
+FEW, MANY = (
+    kernel_number("host_attention.h", "TILE"),
+    kernel_number("host_attention_many.h", "MANY"),
+)  # queries of a tile
 TILE_TASKS = 4  # tiles of many queries per thread from which on attention needs no finer split
+chooses_by_rows("gpu.host_step.TILE_TASKS", TILE_TASKS * cores() * MANY, "queries")
 
 
 class HostStep:

@@ -7,14 +7,16 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gnomon.gpu.host_build import kernel_number
 from gnomon.gpu.host_device import GIVEN, INPUTS, RESULT
 from gnomon.gpu.host_library import WEIGHT_FORMATS
 from gnomon.gpu.kernel_types import LANES, Kernel, Sizes, arguments
+from gnomon.reference.row_counts import chooses_by_rows
 
-SEGMENT = 512  # elements of one task of an elementwise op, as in kernels/rows.h
+SEGMENT = kernel_number("rows.h", "SEGMENT")  # elements of one task of an elementwise op
 CHUNK = 128
-TILE_ROWS = 4  # rows of one task of a linear, where there are so many
-QUERIES = 4  # of one task of attention, as in kernels/device_attention.h
+TILE_ROWS = chooses_by_rows("gpu.kernel_table.TILE_ROWS", 4)  # rows of one task of a linear, where there are so many
+QUERIES = kernel_number("device_attention.h", "QUERIES")  # of one task of attention
 
 
 def ceil(a: int, b: int) -> int:

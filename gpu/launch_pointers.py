@@ -17,11 +17,12 @@ from gnomon.gpu.launch_state import DeviceKV, pointers
 from gnomon.gpu.launch_table import Arrays, Shape, starts, step_arrays
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Arm, Rows, Span, Storage
+from gnomon.reference.row_counts import chooses_by_rows
 from gnomon.reference.state import State
 
 NOTHING = DeviceArray((0, 0), None)
 SCRATCH_FLOATS = 1 << 24  # of attention in one launch: longer steps go in pieces
-PIECE = 512  # rows of a piece at most
+PIECE = chooses_by_rows("gpu.launch_pointers.PIECE", 512)  # rows of a piece at most
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,12 @@ from gnomon.reference.ops import l2_norm as l2
 from gnomon.reference.ops import log1p01 as log1p
 from gnomon.reference.ops import settle as floor
 from gnomon.reference.ops.chunked import CHUNK, chunks
+from gnomon.reference.row_counts import chooses_by_rows
 
 TILE_OUTPUTS = 8192  # columns of a weight that are worked on together
-TILE_FLOATS = 1 << 16  # accumulators, and as many products, of one operation: 256 KiB each
+TILE_FLOATS = chooses_by_rows(
+    "gpu.mlx_math.TILE_FLOATS", 1 << 16, "floats"
+)  # accumulators, and as many products, of one operation: 256 KiB each
 
 
 def constant(x: float | np.float32) -> mx.array:

@@ -20,13 +20,14 @@ from gnomon.gpu.launch_ops import LaunchOps, attention_sizes
 from gnomon.gpu.launch_table import Arrays, Shape, step_arrays
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Arm, Rows, Storage
+from gnomon.reference.row_counts import chooses_by_rows
 from gnomon.reference.state import State
 
 F32 = NDArray[np.float32]
 Make = Callable[..., Callable[..., list[mx.array]]]  # mx.fast.metal_kernel, or what stands in for it
 TYPES = {"float": mx.float32, "i32": mx.int32, "u32": mx.uint32, "u16": mx.uint16}
 SCRATCH_FLOATS = 1 << 24  # of attention in one launch: longer steps go in pieces
-PIECE = 512  # rows of a piece at most
+PIECE = chooses_by_rows("gpu.mlx_metal_ops.PIECE", 512)  # rows of a piece at most
 NOTHING = DeviceArray((0, 0), None)
 
 

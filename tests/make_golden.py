@@ -1,6 +1,7 @@
 """Make the data in gates/golden/: `python tests/make_golden.py`. Run it when micro or an embedded model changes.
 
 micro.json      tensors of micro by the scalar oracle (tests/oracle), which shares no line with the package
+stored.json     the same of a GPT-2, of micro in the other arms, and of a Llama in every stored type
 tokenizer.json  ids of texts by the tokenizers library; hashes of the parts of the embedded tokenizer
 models.json     digests of the weights of the embedded models, and the fields of their configs that touch arithmetic
 headers.json    digests of the headers of the gates, so that none changes unseen
@@ -12,7 +13,7 @@ import hashlib
 import json
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -26,10 +27,13 @@ sys.path.insert(0, str(HERE))
 import numpy as np  # noqa: E402 - the oracle lies beside this script
 import tokenizers  # noqa: E402
 
+from blocks_oracle import read_blocks  # noqa: E402
 from gnomon import models  # noqa: E402
+from gnomon.gates import stored_files  # noqa: E402
 from gnomon.loading import load  # noqa: E402
 from gnomon.reference.identity import arithmetic  # noqa: E402
-from oracle import f32, model  # noqa: E402
+from gnomon.reference.model import Model  # noqa: E402
+from oracle import f32, gpt2, model  # noqa: E402
 
 LAST_ROWS = 1  # of some tensors, stored as bits
 VOCAB = 97
@@ -41,10 +45,10 @@ CASES = {
 KEPT_OF_LONG = ("logits", "resid_post", "exp")
 
 
-def stored_weights() -> dict[str, Any]:
-    """micro's weights as nested lists, read as bits."""
+def stored_weights(of: Model | None = None) -> dict[str, Any]:
+    """Weights stored as f32, of micro or another model, as nested lists, read as bits."""
     out = {}
-    for name, w in models.micro().weights.items():
+    for name, w in (of or models.micro()).weights.items():
         words = np.ascontiguousarray(w.data).view("<u4").reshape(w.shape)
         flat = [f32.from_bits(word) for word in words.reshape(-1).tolist()]
         out[name] = np.array(flat).reshape(w.shape).tolist()
@@ -119,6 +123,44 @@ def digest_of(numbers: Iterable[float]) -> str:
     return hashlib.sha256(struct.pack(f"<{len(values)}f", *values)).hexdigest()
 
 
+def stored_blocks(dtype: str) -> dict[str, Any]:
+    """The weights of a file of gates/stored_files.py, read block by block."""
+    out = {}
+    for name, tensor in stored_files.tensors(dtype).items():
+        rows = [read_blocks(tensor.dtype, row.tobytes()) for row in tensor.data]
+        out[name] = rows if len(stored_files.SHAPES[name]) == 2 else rows[0]
+    return out
+
+
+def of_files(names: Sequence[str] = ("gpt2", "bf16", "int8", *stored_files.FORMATS)) -> dict[str, Any]:
+    """A case for each model: logits and state, of a GPT-2 every tensor."""
+    return {
+        "origin": "tests/make_golden.py: the scalar oracle in tests/oracle, and tests/blocks_oracle.py for blocks",
+        "cases": [of_file(name) for name in names],
+    }
+
+
+def of_file(name: str) -> dict[str, Any]:
+    ids = CASES["short"]
+    if name == "gpt2":
+        wired = stored_files.gpt2()
+        run = gpt2.run(asdict(wired.config), stored_weights(wired), ids)
+    elif name in ("bf16", "int8"):
+        run = model.run(micro_config(), stored_weights(), ids, name)
+    else:
+        ids = [i % stored_files.SHAPES["embed.weight"][0] for i in ids[:8]]
+        d = stored_files.SHAPES["blocks.0.attn.q.weight"][0] // stored_files.HEADS
+        config = {
+            "kinds": ["attention"], "windows": [None], "rope": {"theta": stored_files.THETA, "dim": d}, "head_dim": d,
+            "heads": stored_files.HEADS, "kv_heads": stored_files.KV_HEADS, "eps": stored_files.EPS,
+        }  # fmt: skip
+        run = model.run(config, stored_blocks(name), ids)
+    tensors = {n: entry(n, values) for n, values in run.tensors.items()} if name == "gpt2" else {}
+    tensors |= {f"state {n}": entry(n, values) for n, values in run.state.items()}
+    tensors["result"] = entry("result", run.tensors["logits"])
+    return {"name": name, "partial": name != "gpt2", "ids": ids, "tensors": tensors}
+
+
 def byte_symbols() -> dict[int, str]:
     """The alphabet of byte-level tokenizers, as GPT-2's encoder.py builds it."""
     printing = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAC + 1), *range(0xAE, 0xFF + 1)]
@@ -174,7 +216,7 @@ def headers() -> dict[str, Any]:
     return {"headers": {name: gate.header.digest for name, gate in (GATES | EXPERIMENTS).items()}}
 
 
-MAKE = {"micro": micro, "runs": runs, "tokenizer": tokenizer, "models": digests, "headers": headers}
+MAKE = {"micro": micro, "runs": runs, "stored": of_files, "tokenizer": tokenizer, "models": digests, "headers": headers}
 
 
 def written(value: Any, indent: str = "") -> str:

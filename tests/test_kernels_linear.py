@@ -17,7 +17,7 @@ from kernels_on import F32, TARGETS, Array, On, assert_same, numbers, on
 
 N = 70
 WIDTHS = {"F32": (1, 31, 129, 1100), "BF16": (45,), "F16": (130,)}  # 1100 terms: more chunks than a group has parts
-ROWS = (1, 3, 6)
+ROWS = (1, TILE_ROWS - 1, TILE_ROWS, TILE_ROWS + 1)
 
 
 @pytest.fixture(params=TARGETS, scope="module")

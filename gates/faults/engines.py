@@ -233,5 +233,14 @@ def _larger_epsilon(engine: AnyEngine) -> None:
     on_call(engine, "rms_norm", lambda x, w, eps, *rest: (x, w, 10.0 * eps, *rest))
 
 
+def epsilon_from(rows: int) -> Fault:
+    """Norms of so many rows and more take ten times the epsilon."""
+
+    def larger(x: Any, w: Any, eps: float, *rest: Any) -> tuple[Any, ...]:
+        return (x, w, 10.0 * eps if x.shape[0] >= rows else eps, *rest)
+
+    return fault(lambda engine: on_call(engine, "rms_norm", larger))
+
+
 other_theta = fault(_other_theta, shared=True)
 larger_epsilon = fault(_larger_epsilon, shared=True)

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 from gnomon import gates
-from gnomon.gates.mutations import arithmetic, decoding, files, fused, moved, paths, plans
+from gnomon.gates.mutations import arithmetic, decoding, files, fused, moved, paths, plans, reach
 from gnomon.gates.mutations.mutation import Mutation
 
 MUTATIONS: dict[str, Mutation] = {
     mutation.name: mutation
     for mutation in sorted(
-        (m for module in (arithmetic, paths, moved, decoding, files, plans, fused) for m in module.MUTATIONS),
+        (m for module in (arithmetic, paths, moved, decoding, files, plans, reach, fused) for m in module.MUTATIONS),
         key=lambda m: m.name,
     )
 }

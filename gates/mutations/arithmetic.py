@@ -153,8 +153,8 @@ MUTATIONS = (
     ),
     Mutation(
         "M02b rope_position_lowprec", "positions are rounded to bf16", "op table", positions_in_bf16, *only("shadow"),
-        "Whole numbers up to 256 are exact in bf16 and no gate runs a model that far: the known answers of rope, which "
-        "shadow puts to the op table, are at positions up to 131071.",
+        "Whole numbers up to 256 are exact in bf16; chunk alone runs a model further, and holds it against itself. The "
+        "known answers of rope, which shadow puts to the op table, are at positions up to 131071.",
         "blocks.0.attn.q_rot, position 257", "far",
     ),
     Mutation(

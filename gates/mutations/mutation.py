@@ -9,7 +9,9 @@ from functools import cached_property
 from gnomon.gates.gate import Fault
 
 # The gates by what they hold an engine against. Every row names its expectations in these words.
-ONCE = frozenset({"comparator", "repository", "loader", "tokenizer", "sampler", "kernels"})  # they run no engine's step
+ONCE = frozenset(
+    {"comparator", "repository", "loader", "tokenizer", "sampler", "kernels", "node"}
+)  # they run no engine's step
 SANE = frozenset({"finite", "liveness", "settled"})  # one run against properties that wrong numbers may well have
 SELF = frozenset({"incremental", "chunk", "isolation", "batch", "speculative", "repeat", "observer"})  # itself
 ORACLE = frozenset({"golden"})  # stored bytes: one step from nothing

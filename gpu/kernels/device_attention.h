@@ -2,7 +2,7 @@
 // one kv head, (row, head of the group) in order; nothing that one launch writes is read before the next.
 #pragma once
 
-#define QUERIES 4
+#define QUERIES 4  // by queries: of a tile
 #define WIDEST 512  // entries of a head that a group has room for
 #define MIX_PARTS 2  // parts of a group: 64 positions each for scores, every other block of entries for mixes
 

@@ -25,7 +25,7 @@ struct Attention {
     int queries;              // of a tile: (row, head of the group) in order, which read the same kv head
 };
 
-#define TILE 8                 // queries of a tile where rows are few
+#define TILE 8                 // by queries: of a tile where rows are few
 #define UNPACKED (CHUNK * 64)  // floats of scratch that a chunk of a block takes
 
 struct Tile {

@@ -2,7 +2,7 @@
 // exponentials and mix. What runs along the positions, the largest score and the sums, thus runs in all lanes at once.
 #pragma once
 
-#define MANY 64  // queries of a tile
+#define MANY 64  // by queries: of a tile
 
 struct Seen {  // by the query in each lane: positions lo .. hi; lanes without one repeat the last
     i32 lo[64], hi[64];

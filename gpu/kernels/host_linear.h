@@ -3,7 +3,7 @@
 // all rows of a piece.
 #pragma once
 
-#define PIECE 64  // rows of one task
+#define PIECE 64  // by rows: of one task
 
 static int linear_tasks(int rows, int N) { return (N + 63) / 64 * ((rows + PIECE - 1) / PIECE); }
 

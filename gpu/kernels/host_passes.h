@@ -1,6 +1,8 @@
 // Passes over memory by all threads of a team, which no plan contains.
 #pragma once
 
+#define ALONE 4096  // by floats: fewer are looked through by one thread
+
 extern "C" {
 
 // Whether no value is NaN or infinite: each thread looks through what it is likely to have stored, which lies near it.
@@ -12,7 +14,7 @@ i32 all_finite(void* handle, const float* x, int64_t n) {
         u32 some = 0;
         for (int64_t e = lo; e < hi; e++) some |= (bits_of(x[e]) & 0x7f800000u) == 0x7f800000u;
         if (some) bad = 1;
-    }, 0, n < 4096);
+    }, 0, n < ALONE);
     return !bad;
 }
 

@@ -18,7 +18,7 @@
 
 #define NARROW (VECTORS * VECTOR > 16 ? 1 : VECTORS)  // vectors at a time where only some lanes are wanted
 
-#define TILE_ROWS 6  // rows * VECTORS sums, VECTORS weights and a product fill the registers
+#define TILE_ROWS 6  // by rows: rows * VECTORS sums, VECTORS weights and a product fill the registers
 
 typedef float Vector __attribute__((vector_size(4 * VECTOR), may_alias));
 

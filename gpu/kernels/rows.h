@@ -1,7 +1,7 @@
 // Ops on rows [rows, width], which never see a state. A task is the work of one group; `task` says which.
 #pragma once
 
-#define SEGMENT 512  // elements of one task of an elementwise op
+#define SEGMENT 512  // by floats: of one task of an elementwise op
 
 // --- elementwise: n values, tasks = ceil(n / SEGMENT) -----------------------------------------------------------------
 #define ELEMENTS(e, n) FOR_EACH(e, task * SEGMENT, (task + 1) * SEGMENT < (n) ? (task + 1) * SEGMENT : (n))

@@ -8,11 +8,17 @@ short last chunk is padded.
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.reference.row_counts import chooses_by_rows
+
 F32 = NDArray[np.float32]
 
 CHUNK = 128
-SMALL = 1 << 14  # so few products are formed and added by one call each
-PRODUCT_FLOATS = 1 << 16  # 256 KiB of products at a time stay in a core's cache
+SMALL = chooses_by_rows(
+    "reference.ops.chunked.SMALL", 1 << 14, "products"
+)  # so few products are formed and added by one call each
+PRODUCT_FLOATS = chooses_by_rows(
+    "reference.ops.chunked.PRODUCT_FLOATS", 1 << 16, "floats"
+)  # 256 KiB of products at a time stay in a core's cache
 
 
 def chunks(t: F32) -> F32:

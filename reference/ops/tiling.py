@@ -13,13 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.reference.ops.chunked import chunks, dot_of_chunks
+from gnomon.reference.row_counts import chooses_by_rows
 
 F32 = NDArray[np.float32]
 
 TILE_OUTPUTS = 768
-TILE_FLOATS = 1 << 14  # accumulators of one tile: 64 KiB, within a core's cache
+TILE_FLOATS = chooses_by_rows(
+    "reference.ops.tiling.TILE_FLOATS", 1 << 14, "floats"
+)  # accumulators of one tile: 64 KiB, within a core's cache
 
 POOL_JOBS = 8  # below that a hand-over to another thread costs more than it saves
+
+chooses_by_rows("reference.ops.tiling.POOL_JOBS", (POOL_JOBS - 1) * TILE_FLOATS, "floats")
 
 _pool: ThreadPoolExecutor | None = None
 

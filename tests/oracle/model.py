@@ -4,9 +4,10 @@ Covers what `micro` holds: attention (grouped queries, window, rope), convolutio
 config: names and numbers as plain Python values; weights: nested lists by canonical name, as they are stored.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from oracle.arms import linear
+from oracle.arms import linear as linear_in
 from oracle.attention import attention, usual_scale
 from oracle.elementary import sigmoid
 from oracle.f32 import mul, settle
@@ -19,6 +20,7 @@ Matrix = list[list[float]]
 Heads = list[Matrix]
 Weights = dict[str, Any]
 Config = dict[str, Any]
+Linear = Callable[[Matrix, Matrix], Matrix]
 
 
 class Run(NamedTuple):
@@ -28,8 +30,12 @@ class Run(NamedTuple):
     state: dict[str, Any]
 
 
-def run(config: Config, stored: Weights, ids: list[int]) -> Run:
-    """All of `ids` in one step from an empty state."""
+def run(config: Config, stored: Weights, ids: list[int], arm: str = "f32") -> Run:
+    """All of `ids` in one step from an empty state. arm: of every linear"""
+
+    def linear(x: Matrix, weights: Matrix) -> Matrix:
+        return linear_in(x, weights, arm=arm)
+
     out = Run({}, {})
     w = {name: loaded(values) for name, values in stored.items()}
     h = out.tensors["embed"] = embed(ids, w["embed.weight"])
@@ -37,9 +43,9 @@ def run(config: Config, stored: Weights, ids: list[int]) -> Run:
         at = f"blocks.{i}"
         a = out.tensors[f"{at}.ln1"] = normed(h, w[f"{at}.ln1.weight"], config)
         if kind == "delta":
-            mixed = delta_layer(config, w, stored[f"{at}.delta.a_log.weight"], i, a, out)
+            mixed = delta_layer(config, w, stored[f"{at}.delta.a_log.weight"], i, a, out, linear)
         else:
-            mixed = attention_layer(config, w, i, a, out)
+            mixed = attention_layer(config, w, i, a, out, linear)
         h = out.tensors[f"{at}.resid_mid"] = added(h, mixed)
         a = out.tensors[f"{at}.ln2"] = normed(h, w[f"{at}.ln2.weight"], config)
         gate = out.tensors[f"{at}.mlp.gate"] = linear(a, w[f"{at}.mlp.gate.weight"])
@@ -53,7 +59,7 @@ def run(config: Config, stored: Weights, ids: list[int]) -> Run:
     return out
 
 
-def attention_layer(config: Config, w: Weights, i: int, a: Matrix, out: Run) -> Matrix:
+def attention_layer(config: Config, w: Weights, i: int, a: Matrix, out: Run, linear: Linear) -> Matrix:
     """Normalised rows -> rows of the same width"""
     at, kv = f"blocks.{i}.attn", f"blocks.{i}.kv"
     heads, kv_heads, pos = config["heads"], config["kv_heads"], list(range(len(a)))
@@ -77,7 +83,7 @@ def attention_layer(config: Config, w: Weights, i: int, a: Matrix, out: Run) -> 
     return result
 
 
-def delta_layer(config: Config, w: Weights, a_log: list[float], i: int, a: Matrix, out: Run) -> Matrix:
+def delta_layer(config: Config, w: Weights, a_log: list[float], i: int, a: Matrix, out: Run, linear: Linear) -> Matrix:
     """Normalised rows -> rows of the same width. a_log: as it is stored, since only -exp(a_log) is settled"""
     at, d = f"blocks.{i}.delta", config["delta"]
     keys, values = d["key_heads"] * d["dk"], d["value_heads"] * d["dv"]
