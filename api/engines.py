@@ -98,6 +98,13 @@ def full_name(name: str) -> str:
     return next((c for c in candidates if not reasons.get(c)), candidates[0])
 
 
+def fallen_back(name: str) -> str:
+    """Why "fast" or "shadow" is not `host` here, "" where it is, and for any other name."""
+    if _BEST.get(name, ("",))[0] != "host":
+        return ""
+    return engines()["host"]
+
+
 _probed: set[str] = set()
 
 
@@ -113,11 +120,15 @@ def _foreign(name: str, model: Model, arm: str, kv: str) -> Engine[Any]:
         factory = function(name)
     except ImportError as error:
         raise NotRunError(f"Expected a factory at {name!r} but importing it failed: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(
+            f"Expected a factory at {name!r} but importing it raised {type(error).__name__}: {error}"
+        ) from error
     try:
         made = factory(model) if (arm, kv) == ("f32", "f32") else factory(model, arm, kv)
     except GnomonError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(
             f"Expected {name!r} to make an engine of a model but it raised {type(error).__name__}: {error}"
         ) from error

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
+from gnomon.cli.loaded import engine as make_engine
+from gnomon.cli.loaded import load
 from gnomon.cli.options import ArmOption, IdsOption, JsonOption, KvOption, ModelArgument, PromptOption, prompt_ids
 from gnomon.cli.show import HtmlOption, VerboseOption, progress_bar, show
 from gnomon.compare.diff import diff
 from gnomon.compare.isolate import grafted
 from gnomon.compare.isolate import isolate as isolated
-from gnomon.engines import engine as make_engine
-from gnomon.loading import load
 from gnomon.reference.errors import UsageError
 
 

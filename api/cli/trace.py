@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from gnomon.cli.loaded import engine as make_engine
+from gnomon.cli.loaded import load
 from gnomon.cli.options import EngineOption, IdsOption, JsonOption, ModelArgument, PromptOption, prompt_ids
 from gnomon.cli.show import progress_bar
 from gnomon.compare.trace_write import write_trace
-from gnomon.engines import engine as make_engine
-from gnomon.loading import load
 
 
 def command(
