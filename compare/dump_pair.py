@@ -20,7 +20,7 @@ from gnomon.compare.trace_measure import cut, record_of
 from gnomon.compare.trace_record import Manifest, TraceRecord
 
 NOWHERE = (0, 1)  # positions: a tensor stands for itself
-UNKNOWN = Manifest(0, "", "", (), {}, {}, "one-pass", 0, False, (), None, 0, "")
+UNKNOWN = Manifest(0, "", "", {}, (), {}, {}, "one-pass", 0, False, (), None, 0, "")
 
 
 class Plain:
