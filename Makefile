@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SMOLLM2 := .cache/SmolLM2-135M-Instruct.Q4_1.gguf
-SOURCES := $(shell find api bench compare decode gates gpu models reference serve -name '*.py' -o -name '*.h' -o -name '*.jinja' -o -name '*.json' -o -name '*.safetensors')
+SOURCES := gnomon_start.py $(shell find api bench compare decode gates gpu models reference serve -name '*.py' -o -name '*.h' -o -name '*.jinja' -o -name '*.json' -o -name '*.safetensors')
 
 .PHONY: demo test matrix test-real test-wide test-sanitized test-peers lint format lock clean
 

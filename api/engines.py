@@ -99,6 +99,13 @@ def full_name(name: str) -> str:
     return next((c for c in candidates if not reasons.get(c)), candidates[0])
 
 
+def fallen_back(name: str) -> str:
+    """Why "fast" or "shadow" is not `host` here, "" where it is, and for any other name."""
+    if _BEST.get(name, ("",))[0] != "host":
+        return ""
+    return engines()["host"]
+
+
 _probed: set[str] = set()
 
 

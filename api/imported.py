@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ def function(name: str) -> Callable[..., Any]:
     Raises ImportError where there is no such module or nothing to call in it, and whatever importing it raises.
     """
     module_name, _, attribute = name.rpartition(":")
+    if not module_name or not attribute or "\0" in name or module_name.startswith("."):
+        raise ImportError("it is not of the form package.module:function or file.py:function")
     own_code.named.add(module_name.partition(".")[0])
     module = _from_file(Path(module_name)) if module_name.endswith(".py") else _from_path(module_name)
     found = getattr(module, attribute, None)
@@ -34,8 +37,8 @@ def _from_path(name: str) -> ModuleType:
 
 
 def _from_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise ImportError(f"there is no file {path}")
+    if not os.path.isfile(path):
+        raise ImportError(f"there is no file {str(path)!r}")
     spec = importlib.util.spec_from_file_location(f"gnomon_own_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")

@@ -126,7 +126,7 @@ def left_out(records: Sequence[Record], named: int = NAMED) -> list[str]:
     if left > 0:
         out.append(f"not-run: {left:,} of {counted(planned, 'step')} did not finish on both sides")
     watched = any(isinstance(r, Tensor) and r.kind == "tap" for r in records)
-    if watched and isinstance(summary, Summary) and not summary.unwatched:
+    if watched and config.ids and isinstance(summary, Summary) and not summary.unwatched:
         out.append("not-run: no step ran without a tap, so nothing is said of fused paths and plans")
     states = sorted({r.step for r in records if isinstance(r, Tensor) and r.kind == "state"})
     steps = {r.step for r in records if isinstance(r, Tensor)}

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Protocol
 
 from gnomon.compare.first import first_unequal
 from gnomon.compare.record import Config, FirstDivergence, Input, Problem, Record, Side, Tensor, Unwatched
@@ -51,7 +52,7 @@ def compare_traces(
     unwatched = [record for side, m in sides for record in unwatched_of(side, m)]
     if not all(m.unwatched for _, m in sides):  # one was written without: what is equal proves nothing then
         unwatched = [record for record in unwatched if record.verdict != "identical"]
-    return _report(units, expected, source, [config, *failed, *unwatched], done, digests, command)
+    return report_of(units, expected, source, [config, *failed, *unwatched], done, digests, command)
 
 
 def compare_dump(expected: Trace, dump: Dump, settings: dict[str, str], *, command: str = "") -> Report:
@@ -71,18 +72,25 @@ def compare_dump(expected: Trace, dump: Dump, settings: dict[str, str], *, comma
         not_held=tuple(name for name in others if name not in held),
     )
     done = _steps(expected.manifest) + 1
-    return _report(align(taps, dump.records), expected, dump, [config], done, False, command)
+    return report_of(align(taps, dump.records), expected, dump, [config], done, False, command)
 
 
-def _report(
+class Expected(Source, Protocol):
+    """The side whose order is kept."""
+
+    manifest: Manifest
+
+
+def report_of(
     units: Sequence[Unit],
-    expected: Trace,
+    expected: Expected,
     observed: Source,
     head: Sequence[Record],
     done: int,
     digests: bool,
     command: str,
 ) -> Report:
+    """The report on units of two sides. head: the records before it; done: steps"""
     manifest = expected.manifest
     heads = Heads.seen((r.name, r.shape) for r in expected.records)
     judged = _judge(

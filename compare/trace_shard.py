@@ -96,6 +96,8 @@ class Shard:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
+            if path.exists() and not path.is_file():
+                raise UsageError(f"Expected {path.name} to be a file but it is a directory, a device or a pipe")
             with path.open("rb") as file:
                 head = file.read(8)
                 if not head:

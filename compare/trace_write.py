@@ -1,6 +1,7 @@
 """Writing a trace: run an engine on one sequence and keep every tensor it shows, as it comes.
 
-The directory is made aside and renamed when it is complete; a run that is interrupted leaves nothing.
+The directory is made aside and renamed when it is complete; a run that is interrupted leaves nothing, and
+what one that was killed has left is removed by the next that writes there.
 """
 
 import hashlib
@@ -29,6 +30,7 @@ from gnomon.compare.trace_record import UINT16, Manifest, TraceKind, TraceRecord
 from gnomon.compare.trace_shard import ShardWriter
 from gnomon.compare.unwatched import OBSERVED, UnwatchedRuns
 from gnomon.reference import CONTRACT_VERSION
+from gnomon.reference.aside import hold, sweep
 from gnomon.reference.errors import NonFiniteError, UsageError
 from gnomon.reference.identity import arithmetic
 from gnomon.reference.protocol import Rows
@@ -139,9 +141,11 @@ class TraceWriter:
         self.shard: ShardWriter | None = None
 
     def __enter__(self) -> "TraceWriter":
+        sweep(self.out, within="tensors.jsonl")
         try:
             self.aside.mkdir()
             self.lines = (self.aside / "tensors.jsonl").open("xb")
+            hold(self.lines)
         except OSError as error:
             shutil.rmtree(self.aside, ignore_errors=True)
             raise UsageError(f"Expected to write beside {str(self.out)!r} but got: {error.strerror}") from error

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from gnomon.decode.loaded import Loaded
 from gnomon.reference import chain
@@ -26,7 +26,6 @@ from gnomon.reference.protocol import F32
 from gnomon.reference.strict_json import parse_object, show
 
 FORMAT, SCHEMA = "gnomon transcript", 2
-LONGEST = 4 << 20  # bytes of a line; a prompt of half a million ids fits into the first
 REASONS = ("stop", "length")
 FORMS = ("f32", "bf16", "int8")
 
@@ -40,6 +39,12 @@ class TranscriptError(GnomonError):
     def __init__(self, index: int | None, sentence: str) -> None:
         super().__init__(sentence)
         self.index = index
+
+
+class UnreadableError(TranscriptError):
+    """The file is cut, or a line is no JSON object."""
+
+    exit_code = 2
 
 
 @dataclass(frozen=True)
@@ -98,25 +103,7 @@ def row_digest(row: F32) -> str:
 
 def read(path: Path, public_key: bytes | None = None) -> Transcript:
     """The transcript at `path`. Raises UsageError where there is no such file, else as `parse` does."""
-    try:
-        if not path.is_file():
-            raise UsageError(f"Expected a transcript at {show(str(path))} but there is no such file")
-        with path.open("rb") as file:
-            return parse(lines_of(file), public_key)
-    except OSError as error:
-        raise UsageError(f"Expected to read {show(str(path))} but got: {error.strerror or error}") from error
-
-
-def lines_of(file: BinaryIO) -> Iterator[str]:
-    """Whole lines of ASCII without their ends. Raises TranscriptError."""
-    index = 0
-    while data := file.readline(LONGEST + 1):
-        if len(data) > LONGEST:
-            raise TranscriptError(None, f"Expected at most {LONGEST} bytes on line {index} but it is longer")
-        if not data.endswith(b"\n"):
-            raise TranscriptError(None, f"Expected line {index} to have an end but the file is cut there")
-        yield data[:-1].decode("ascii", "replace")  # what is no ASCII is no canonical JSON either
-        index += 1
+    return parse(chain.read_lines(path, "a transcript"), public_key)
 
 
 def parse(lines: Iterable[str], public_key: bytes | None = None) -> Transcript:
@@ -134,6 +121,8 @@ def parse(lines: Iterable[str], public_key: bytes | None = None) -> Transcript:
 
     try:
         chain.verify(checked(), public_key)
+    except chain.UnreadableError as error:
+        raise UnreadableError(None, str(error)) from error
     except chain.ChainError as error:
         raise TranscriptError(None, str(error)) from error
     if len(records) < 2:
@@ -155,7 +144,7 @@ def strict(line: str, index: int) -> chain.Record:
     try:
         record = parse_object(line.encode("utf-8", "replace"), f"line {index}")
     except ModelError as error:
-        raise TranscriptError(None, str(error)) from error
+        raise UnreadableError(None, str(error)) from error
     if "end" in record:
         check(record, index, {**END, **SIGNED} if SIGNED.keys() & record.keys() else END)
     if chain.canonical(record) != line.encode("utf-8", "replace"):

@@ -13,13 +13,15 @@ MISSING = "(missing)"
 
 @dataclass(frozen=True)
 class Difference:
-    """One field of one record: what either receipt holds there. result: it is an answer, and not a circumstance"""
+    """One field of one record: what either receipt holds there. result: it is an answer, and not a circumstance
+    alone: only one receipt has the record, so there is nothing to compare it with"""
 
     record: str
     field: str
     first: Any
     second: Any
     result: bool
+    alone: bool = False
 
     @property
     def other_model(self) -> bool:
@@ -29,18 +31,23 @@ class Difference:
 
 def differences(first: Sequence[Record], second: Sequence[Record]) -> list[Difference]:
     """Every field that is not the same in both, records in the order of the first receipt. A record that one of them
-    lacks is a result that differs; the settings of an engine, the sources and the machine are circumstances."""
+    lacks is not compared, and then the sums over all records (counts, verdict) are circumstances, too; so are always
+    the settings of an engine, the sources and the machine."""
     a, b = by_name(first), by_name(second)
     out = []
+    unlike = a.keys() != b.keys()
     for name in {**a, **b}:
         if name not in a or name not in b:
-            out.append(Difference(name, "record", *(("there", MISSING) if name in a else (MISSING, "there")), True))
+            out.append(
+                Difference(name, "record", *(("there", MISSING) if name in a else (MISSING, "there")), False, True)
+            )
             continue
         left, right = dict(fields(a[name])), dict(fields(b[name]))
         for field in {**left, **right}:
             x, y = left.get(field, MISSING), right.get(field, MISSING)
             if x != y:
-                out.append(Difference(name, field, x, y, field.partition(".")[0] in RESULTS))
+                answer = field.partition(".")[0] in RESULTS and not (unlike and a[name].get("type") == "summary")
+                out.append(Difference(name, field, x, y, answer))
     return out
 
 

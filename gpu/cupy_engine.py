@@ -10,6 +10,7 @@ from typing import Any
 
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import NotRunError
+from gnomon.reference.extras import install
 from gnomon.reference.model import Model
 from gnomon.reference.protocol import Arm, Storage
 
@@ -24,7 +25,7 @@ def available() -> str | None:
             warnings.simplefilter("ignore")  # of libraries that this engine does not need
             cupy = importlib.import_module("cupy")
     except ModuleNotFoundError:
-        return "cupy is not installed: pip install 'gnomon[cuda]' or 'gnomon[rocm]'"
+        return f"cupy is not installed: {install('cuda')}, or the extra rocm"
     except Exception as error:  # found, but a library of it is missing
         return f"cupy is installed but does not load ({first_line(error)})"
     try:

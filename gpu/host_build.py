@@ -19,7 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from gnomon.reference.aside import write_aside
-from gnomon.reference.errors import NotRunError
+from gnomon.reference.errors import NotRunError, UsageError
 
 COMPILERS = ("c++", "g++", "clang++")
 FLAGS = (
@@ -52,9 +52,10 @@ class Built:
 
 
 def missing() -> str | None:
-    """Why nothing can be compiled here, or None where a compiler is found."""
+    """Why nothing can be compiled here, or None where a compiler is found and what it makes can be kept."""
     try:
         compiler()
+        cache_folder()
     except NotRunError as error:
         return str(error)
     return None
@@ -135,9 +136,12 @@ def build(main: str, sources: dict[str, str], extra: tuple[str, ...] = (), cxx: 
     digest = hashlib.sha256("\0".join([main, *(f"{n}\0{t}" for n, t in sources.items())]).encode()).hexdigest()
     key = hashlib.sha256("\0".join([digest, *flags, *found.command, found.version, found.target]).encode()).hexdigest()
     path = cache_folder() / f"host-{key[:32]}.so"
-    with locked(path):
-        if not whole(path):
-            compile_aside(main, sources, (*found.command, *flags), path)
+    try:
+        with locked(path):
+            if not whole(path):
+                compile_aside(main, sources, (*found.command, *flags), path)
+    except (OSError, UsageError) as error:
+        raise NotRunError(f"Expected to keep compiled kernels in {str(path.parent)!r} but got: {error}") from error
     return Built(ctypes.CDLL(str(path)), path, found, flags, digest)
 
 
@@ -172,6 +176,12 @@ def whole(path: Path) -> bool:
         return False
 
 
+@cache
+def spare_folder() -> Path:
+    """One temporary folder a process."""
+    return Path(tempfile.mkdtemp(prefix="gnomon-"))
+
+
 def cache_folder() -> Path:
     """GNOMON_CACHE, else the user's cache folder, else a temporary one where that cannot be written."""
     chosen = os.environ.get("GNOMON_CACHE")
@@ -185,4 +195,4 @@ def cache_folder() -> Path:
             raise NotRunError(
                 f"Expected to write into GNOMON_CACHE={chosen} but it failed: {error.strerror}"
             ) from error
-        return Path(tempfile.mkdtemp(prefix="gnomon-"))
+        return spare_folder()

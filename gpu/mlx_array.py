@@ -9,6 +9,7 @@ from typing import Any
 
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import NotRunError
+from gnomon.reference.extras import install
 from gnomon.reference.model import Model
 from gnomon.reference.protocol import Arm, Storage
 
@@ -20,9 +21,9 @@ def available() -> str | None:
     try:
         importlib.import_module("mlx.core")
     except ModuleNotFoundError:
-        return "mlx is not installed: pip install 'gnomon[mlx]'"
+        return f"mlx is not installed: {install('mlx')}"
     except ImportError as error:  # found, but a shared library of it is missing or of another platform
-        return f"mlx is installed but does not load ({error}): pip install --force-reinstall 'gnomon[mlx]'"
+        return f"mlx is installed but does not load ({error}): pip install --force-reinstall mlx"
     return None
 
 

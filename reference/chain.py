@@ -8,15 +8,19 @@ rewrite the whole chain is stopped only by the signature (Ed25519 over the last 
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from gnomon.reference.aside import write_aside
-from gnomon.reference.errors import GnomonError, NotRunError
+from gnomon.reference.errors import GnomonError, ModelError, NotRunError, UsageError
+from gnomon.reference.strict_json import parse_object, show
 
 START = "0" * 64
 OWN = ("prev", "hash", "end", "reason", "signature", "public_key")  # fields that belong to the chain
+
+LONGEST = 4 << 20  # bytes of a line; a prompt of half a million ids fits into one
+DEEPEST = 32  # objects and lists within each other; a record of ours has five
 
 Record = dict[str, Any]
 
@@ -29,6 +33,12 @@ class ChainError(GnomonError):
     def __init__(self, index: int, sentence: str) -> None:
         super().__init__(sentence)
         self.index = index
+
+
+class UnreadableError(ChainError):
+    """The file is cut, or a line is no JSON object: nobody can say what it held."""
+
+    exit_code = 2
 
 
 def canonical(record: Record) -> bytes:
@@ -98,8 +108,35 @@ def verify(lines: Iterable[str], public_key: bytes | None = None) -> list[Record
         else:
             records.append({name: value for name, value in record.items() if name != "prev"})
     if not closed:
-        raise ChainError(index + 1, f"Expected a last line with the count but the chain stops after line {index}")
+        stops = f"stops after line {index}" if index >= 0 else "is empty"
+        raise UnreadableError(index + 1, f"Expected a last line with the count but the chain {stops}")
     return records
+
+
+def read_lines(path: Path, what: str) -> Iterator[str]:
+    """The lines of the file at `path`, read as they are asked for. what: "a receipt", for messages
+
+    Raises UsageError where there is no such file, UnreadableError as `lines_of` does.
+    """
+    try:
+        if not path.is_file():
+            raise UsageError(f"Expected {what} at {show(str(path))} but there is no such file")
+        with path.open("rb") as file:
+            yield from lines_of(file)
+    except OSError as error:
+        raise UsageError(f"Expected to read {show(str(path))} but got: {error.strerror or error}") from error
+
+
+def lines_of(file: BinaryIO) -> Iterator[str]:
+    """Whole lines of ASCII without their ends. Raises UnreadableError for one that is too long or has no end."""
+    index = 0
+    while data := file.readline(LONGEST + 1):
+        if len(data) > LONGEST:
+            raise UnreadableError(index, f"Expected at most {LONGEST} bytes on line {index} but it is longer")
+        if not data.endswith(b"\n"):
+            raise UnreadableError(index, f"Expected line {index} to have an end but the file is cut there")
+        yield data[:-1].decode("ascii", "replace")  # what is no ASCII is no canonical JSON either
+        index += 1
 
 
 def write(path: Path, chain: Chain) -> None:
@@ -109,23 +146,20 @@ def write(path: Path, chain: Chain) -> None:
 
 def _parse(line: str, index: int) -> Record:
     try:
-        record = json.loads(line, object_pairs_hook=_no_duplicates)
-    except ValueError as error:
-        raise ChainError(index, f"Expected one JSON object on line {index} but reading it failed: {error}") from error
-    if not isinstance(record, dict):
-        raise ChainError(index, f"Expected one JSON object on line {index} but got {type(record).__name__}")
+        record = parse_object(line.encode("utf-8", "replace"), f"line {index}")
+    except ModelError as error:
+        raise UnreadableError(index, str(error)) from error
+    level: list[Any] = [record]
+    for _ in range(DEEPEST):
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+        level = [one for one in level if isinstance(one, dict | list)]
+    if level:
+        raise UnreadableError(index, f"Expected line {index} to be nested at most {DEEPEST} deep but it is deeper")
     return record
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> Record:
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        raise ValueError("a field appears twice")
-    return record
-
-
-def _check_signature(record: Record, signature: str | None, digest: str, public_key: bytes, index: int) -> None:
-    if record.get("public_key") != public_key.hex() or signature is None:
+def _check_signature(record: Record, signature: object, digest: str, public_key: bytes, index: int) -> None:
+    if record.get("public_key") != public_key.hex() or not isinstance(signature, str):
         raise ChainError(index, "Expected the chain to be signed with the given key but it is not")
     from cryptography.exceptions import InvalidSignature
 

@@ -7,6 +7,7 @@ cut and a rewriting; who has the hash of one record can show that it is in there
 import fcntl
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,7 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, NamedTuple
 
-from gnomon.reference.chain import START, ChainError, Record, canonical, verify
+from gnomon.reference.chain import LONGEST, START, ChainError, Record, UnreadableError, canonical, verify
 from gnomon.reference.errors import UsageError
 from gnomon.reference.strict_json import parse_object, show
 
@@ -105,7 +106,7 @@ def _extent(file: BinaryIO, size: int | None = None, seen: list[str] | None = No
     def closed() -> Iterator[str]:
         for line in _lines(file.fileno(), os.fstat(file.fileno()).st_size if size is None else size):
             yield line
-            hashes.append(str(parse_object(line.encode("ascii"), "a line")["hash"]))
+            hashes.append(str(parse_object(line.encode("utf-8"), "a line")["hash"]))
         last = {"end": len(hashes), "reason": "open", "prev": hashes[-1] if hashes else START}
         yield canonical({**last, "hash": hashlib.sha256(canonical(last)).hexdigest()}).decode("ascii")
 
@@ -115,6 +116,8 @@ def _extent(file: BinaryIO, size: int | None = None, seen: list[str] | None = No
 
 def _lines(descriptor: int, size: int) -> Iterator[str]:
     """The lines in the first `size` bytes, read beside whoever writes. Raises ChainError where the last has no end."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise UsageError("Expected a ledger to be a file but it is a directory, a device or a pipe")
     at, index, rest = 0, 0, b""
     while block := os.pread(descriptor, min(1 << 20, size - at), at):
         at += len(block)
@@ -122,5 +125,7 @@ def _lines(descriptor: int, size: int) -> Iterator[str]:
         for line in whole:
             yield line.decode("ascii", "replace")
         index += len(whole)
+        if len(rest) > LONGEST:
+            raise UnreadableError(index, f"Expected at most {LONGEST} bytes on line {index} but it is longer")
     if rest:
-        raise ChainError(index, f"Expected line {index} to have an end but the file is cut there; move it aside")
+        raise UnreadableError(index, f"Expected line {index} to have an end but the file is cut there; move it aside")

@@ -31,7 +31,7 @@ READS = {
     ("selftest", "vectors"): (("--vectors", "gone"), "a folder of vector files"),
     ("bench", "model"): (("gone",), MODEL),
     ("trace", "model"): (("gone", *ASK, "-o", "made"), MODEL),
-    ("compare", "expected"): (("gone", "."), "a trace directory"),
+    ("compare", "expected"): (("gone", "."), "a trace directory or a dump"),
     ("compare", "observed"): ((".", "gone"), "a trace or a dump"),
     ("compare", "mapping"): ((".", ".", "--map", "gone"), TABLES),
     ("gate", "key_file"): (("chunk", "--receipt", "made", "--key", "gone"), "a key file of 64 hexadecimal digits"),
@@ -58,6 +58,7 @@ READS = {
     ("state swap", "other"): ((".", "--fault", "kv", "-o", "made", "--other", "gone"), "a state file"),
     ("ledger verify", "file"): (("gone",), "a ledger"),
 }  # fmt: skip
+FILES = {"ids_file", "prompt_file"}  # of one decorator for all verbs: tests/test_cli_files.py
 WRITES = {"html", "log", "out", "receipt_file", "reexport", "ledger"}  # these need not be there
 # not at once: looked for when two traces have been read
 ELSEWHERE = {("explain", "model")}
@@ -131,7 +132,7 @@ def test_no_verb_has_its_own_words_for_a_path_where_nothing_is(folder: Path, ver
 def test_no_parameter_that_is_read_is_left_out() -> None:
     paths = {(verb, name) for verb, name, kind, _ in parameters() if kind in (Path, Path | None) or name == "model"}
     assert {("run", "batch"), ("state diff", "observed"), ("serve", "model"), ("explain", "model")} <= paths
-    assert {pair for pair in paths if pair[1] not in WRITES} - ELSEWHERE <= READS.keys()
+    assert {pair for pair in paths if pair[1] not in WRITES | FILES} - ELSEWHERE <= READS.keys()
 
 
 @pytest.mark.parametrize("verb", ENGINES)

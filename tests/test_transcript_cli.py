@@ -85,7 +85,7 @@ def test_what_does_not_follow_is_named_by_its_index(
 
 def test_a_cut_file_is_no_transcript(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "cut").write_bytes(made.read_bytes()[:-100])
-    assert run("transcript", "verify", "micro", tmp_path / "cut")[0] == 1
+    assert run("transcript", "verify", "micro", tmp_path / "cut")[0] == 2
     assert "cut" in capsys.readouterr().err
 
 

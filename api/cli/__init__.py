@@ -6,7 +6,9 @@
 
 import errno
 import functools
+import io
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -36,18 +38,27 @@ from gnomon.cli import (
     trace,
     transcript,
 )
+from gnomon.cli.prompt_file import with_files
 from gnomon.reference.errors import GnomonError
 from gnomon.reference.own_code import OwnCodeError, failed, named, own_frame
+from gnomon.reference.strict_json import show
 
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+UNUSABLE = (  # what a path may do to the one who names it
+    errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EROFS,
+    errno.ENXIO, errno.ESPIPE, errno.ENODEV, errno.EEXIST,
+)  # fmt: skip
 CLOSED = 141  # the reader left before there was a verdict: what a shell says of a process that SIGPIPE ended
 
 
 def exiting(command: Callable[..., int]) -> Callable[..., None]:
     """A verb returns its exit code; Typer wants it raised."""
 
+    command = with_files(command)
+
     @functools.wraps(command)
     def wrapped(*args: object, **kwargs: object) -> None:
+        verb_begins()
         try:
             code = command(*args, **kwargs)
         except BrokenPipeError:
@@ -60,6 +71,14 @@ def exiting(command: Callable[..., int]) -> Callable[..., None]:
         raise typer.Exit(code)
 
     return wrapped
+
+
+def verb_begins() -> None:
+    """From here on a closed pipe and Ctrl-C are exceptions: a verb may have something to clear away."""
+    if signal.getsignal(signal.SIGPIPE) == signal.SIG_DFL:
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def say_version(asked: bool) -> None:
@@ -137,6 +156,8 @@ def main() -> None:
     """Entry point of the `gnomon` command."""
     if not os.environ.get("COLUMNS", "1").strip("0"):  # no column at all would hold no word
         del os.environ["COLUMNS"]
+    streams_open()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # until a verb begins: `gnomon --help | head -1` is no failure
     try:
         app()
         sys.stdout.flush()
@@ -145,6 +166,8 @@ def main() -> None:
     except BrokenPipeError:
         leave_quietly()
         sys.exit(CLOSED)
+    except KeyboardInterrupt:
+        sys.exit(130)
     except (Exception, SystemExit) as error:
         if named and own_frame(error):
             fail(str(failed("your code", error)), OwnCodeError.exit_code)
@@ -153,8 +176,24 @@ def main() -> None:
         if isinstance(error, OSError) and error.errno in FULL:
             leave_quietly()
             fail(f"Expected room for the output but got: {error.strerror}", 2)
+        if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename is not None:
+            fail(f"Expected to use {show(os.fsdecode(error.filename))} but got: {error.strerror}", 2)
         traceback.print_exc()  # nothing is swallowed, and the exit code says whose fault it is
         fail("gnomon itself failed; the lines above belong in a bug report", 4)
+
+
+def streams_open() -> None:
+    """A closed stdin, stdout or stderr becomes the null device: no file that is opened later may take its number. What
+    cannot be encoded (half of a surrogate pair in the name of a file) is spelled out."""
+    while (free := os.open(os.devnull, os.O_RDWR)) < 3:
+        os.set_inheritable(free, True)
+    os.close(free)
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def leave_quietly() -> None:

@@ -2,7 +2,8 @@
 
 A file whose name ends in .jsonl holds a JSON object a line: "prompt" (text) or "ids" (token ids) and, where they are
 not those of the command line, "max_tokens", "temperature", "top_k", "top_p", "seed", "stop" (a text, or several). Any
-other file holds a prompt a line, as it stands. Empty lines are left out; lines are counted from 1, these included.
+other file holds a prompt a line, as it stands. From stdin ("-") come lines of either kind. Empty lines are left out;
+lines are counted from 1, these included.
 """
 
 from collections.abc import Iterator
@@ -12,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.cli.options import prompt_ids
+from gnomon.cli.prompt_file import STDIN, read_text
 from gnomon.decode.text import Request
 from gnomon.reference.errors import GnomonError, UsageError
 from gnomon.reference.model import Model
 from gnomon.reference.ops.sample import Sampling
-from gnomon.reference.strict_json import parse_object, read_bytes, show
+from gnomon.reference.strict_json import parse_object, show
 
-LIMIT = 64 << 20  # bytes
 FIELDS: dict[str, type | tuple[type, ...]] = {
     "prompt": str,
     "ids": list,
@@ -36,10 +37,7 @@ def read(path: Path, model: Model, default: Request) -> Iterator[tuple[int, Requ
 
     Raises UsageError or ModelError, with the line, for one that is wrong.
     """
-    try:
-        text = read_bytes(path, LIMIT).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"Expected {path.name} to be UTF-8 text but byte {error.start} is not") from error
+    text = read_text(path)
     found = False
     for number, line in enumerate(text.split("\n"), start=1):
         line = line.removesuffix("\r")
@@ -47,11 +45,20 @@ def read(path: Path, model: Model, default: Request) -> Iterator[tuple[int, Requ
             continue
         found = True
         with line_of(path, number):
-            given = parse_object(line.encode(), "it") if path.suffix == ".jsonl" else {"prompt": line}
+            given = parse_object(line.encode(), "it") if objects(path, line) else {"prompt": line}
             asked = request(given, model, default)
         yield number, asked
     if not found:
-        raise UsageError(f"Expected at least one prompt in {path.name} but there is none")
+        raise UsageError(f"Expected at least one prompt in {named(path)} but there is none")
+
+
+def objects(path: Path, line: str) -> bool:
+    """Whether the lines are JSON objects: of a .jsonl, and of stdin where they begin as one."""
+    return path.suffix == ".jsonl" or (path == STDIN and line.lstrip().startswith('{"'))
+
+
+def named(path: Path) -> str:
+    return "stdin" if path == STDIN else path.name
 
 
 @contextmanager
@@ -60,7 +67,7 @@ def line_of(path: Path, number: int) -> Iterator[None]:
     try:
         yield
     except GnomonError as error:
-        raise UsageError(f"line {number} of {path.name}: {error}") from error
+        raise UsageError(f"line {number} of {named(path)}: {error}") from error
 
 
 def request(given: dict[str, Any], model: Model, default: Request) -> Request:

@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from gnomon.cli.loaded import engine as make_engine
+from gnomon.cli.loaded import load
 from gnomon.cli.options import ArmOption, EngineOption, JsonOption, KvOption, ModelArgument
 from gnomon.cli.show import Output
-from gnomon.engines import engine as make_engine
 from gnomon.gpu import host
 from gnomon.gpu.host_library import Team, library
-from gnomon.loading import load
 from gnomon.measure import (
     SHARE,
     STEPS,

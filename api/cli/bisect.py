@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from gnomon.cli.loaded import engine as make_engine
+from gnomon.cli.loaded import load
 from gnomon.cli.options import ArmOption, IdsOption, JsonOption, KvOption, ModelArgument, PromptOption, prompt_ids
 from gnomon.compare.bisect import bisect
 from gnomon.compare.words import counted
-from gnomon.engines import engine as make_engine
-from gnomon.loading import load
 from gnomon.reference.errors import UsageError
 
 

@@ -1,17 +1,19 @@
-"""`gnomon compare`: two traces, or a trace and a dump of other software, bit for bit."""
+"""`gnomon compare`: two traces, a trace and a dump of other software, or two dumps, bit for bit."""
 
+import os
 import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gnomon.cli.options import ExpectedArgument, JsonOption, present
+from gnomon.cli.options import JsonOption, present
 from gnomon.cli.show import HtmlOption, VerboseOption, show
 from gnomon.compare.aliases import ALIASES
+from gnomon.compare.dump_pair import compare_dumps
 from gnomon.compare.report import Report
 from gnomon.compare.trace_compare import compare_dump, compare_traces
-from gnomon.compare.trace_import import Dump
+from gnomon.compare.trace_import import READERS, Dump
 from gnomon.compare.trace_map import read_map
 from gnomon.compare.trace_read import Trace
 from gnomon.reference.errors import UsageError
@@ -25,7 +27,14 @@ def known_map(mapping: str | None) -> str | None:
 
 
 def command(
-    expected: ExpectedArgument,
+    expected: Annotated[
+        Path,
+        typer.Argument(
+            metavar="EXPECTED",
+            callback=present("a trace directory or a dump"),
+            help="the expected side: a trace or a dump",
+        ),
+    ],
     observed: Annotated[
         Path,
         typer.Argument(
@@ -54,9 +63,19 @@ def command(
 
 
 def compare(expected: Path, observed: Path, mapping: str | None, digests: bool, again: str) -> Report:
-    """An observed side with a manifest is a trace; anything else is a dump."""
+    """A side with a manifest is a trace; anything else is a dump."""
     names = read_map(mapping) if mapping else None
-    if any((observed / name).exists() for name in ("manifest.json", "tensors.jsonl")):
+    if not is_trace(expected):
+        if is_trace(observed):
+            raise UsageError(f"Expected the trace first and then the dump {str(expected)!r}; exchange the two")
+        if not is_dump(expected):
+            Trace(expected)  # says what is missing
+        if mapping or digests:
+            raise UsageError(
+                "Expected neither --map nor --digests beside two dumps: their names and bytes are compared"
+            )
+        return compare_dumps(expected, observed, again)
+    if is_trace(observed):
         first = Trace(expected, with_bytes=not digests)
         other = Trace(observed, with_bytes=not digests, like=first)
         return compare_traces(first, other, names=names, digests=digests, command=again)
@@ -64,3 +83,13 @@ def compare(expected: Path, observed: Path, mapping: str | None, digests: bool, 
         raise UsageError(f"Expected two traces for --digests but {str(observed)!r} is none")
     trace = Trace(expected)
     return compare_dump(trace, Dump(observed, trace, names), {"dump": observed.name}, command=again)
+
+
+def is_trace(path: Path) -> bool:
+    return any(os.path.exists(path / name) for name in ("manifest.json", "tensors.jsonl"))
+
+
+def is_dump(path: Path) -> bool:
+    """Whether it holds files that dumps are made of, somewhere below."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return any(file.suffix in READERS for file in files)

@@ -6,12 +6,12 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from gnomon.cli.loaded import engine as make_engine
+from gnomon.cli.loaded import load
 from gnomon.cli.show import HtmlOption, Output, VerboseOption
 from gnomon.compare.diff import diff
 from gnomon.compare.explain.tap import explain_divergence
 from gnomon.compare.report import Report
-from gnomon.engines import engine as make_engine
-from gnomon.loading import load
 from gnomon.planted import middle_sum, reordered
 from gnomon.reference.engine import Engine
 from gnomon.reference.model import Model

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from gnomon.cli.loaded import engine as make_engine
+from gnomon.cli.loaded import load
 from gnomon.cli.options import (
     ArmOption,
     IdsOption,
@@ -19,8 +21,6 @@ from gnomon.compare.diff import diff
 from gnomon.compare.isolate import grafted
 from gnomon.compare.isolate import isolate as isolated
 from gnomon.compare.schedule import named
-from gnomon.engines import engine as make_engine
-from gnomon.loading import load
 from gnomon.reference.errors import UsageError
 
 

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from gnomon.cli.loaded import engine as make_engine
+from gnomon.cli.loaded import load
 from gnomon.cli.options import (
     ArmOption,
     EngineOption,
@@ -19,8 +21,6 @@ from gnomon.cli.options import (
     prompt_ids,
 )
 from gnomon.cli.show import progress_bar
-from gnomon.engines import engine as make_engine
-from gnomon.loading import load
 from gnomon.reference.engine import Engine
 from gnomon.reference.identity import arithmetic, text
 from gnomon.reference.protocol import F32

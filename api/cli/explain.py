@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from gnomon.cli.loaded import load
 from gnomon.cli.options import ExpectedArgument, JsonOption, present
 from gnomon.compare.explain.traces import explain_traces
 from gnomon.compare.trace_read import Trace
-from gnomon.loading import load
 
 
 def command(

@@ -1,7 +1,8 @@
-"""`gnomon gate`: the executable requirements, their planted faults or the kill matrix; a line each, the verdict as JSON
-last."""
+"""`gnomon gate`: the executable requirements, their planted faults or the kill matrix; a line each, the verdict
+last; with --json one object and nothing else."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -68,7 +69,7 @@ def command(
     if key_file is not None and receipt_file is None:
         raise UsageError("Expected --receipt FILE beside --key but got none")
     key = signing_key(key_file)
-    if receipt_file is not None and not receipt_file.parent.is_dir():
+    if receipt_file is not None and not os.path.isdir(receipt_file.parent):
         raise UsageError(f"Expected a folder for the receipt but there is no {str(receipt_file.parent)!r}")
     gates = [asked[name]] if name and not as_matrix else list(GATES.values())
     asked_for = [mutation.engine for mutation in mutations] or engine
@@ -109,7 +110,14 @@ def command(
         described = [*(model_of(n) for n in PROMPTS), *(settings(n) for n in wanted)]
         public = receipt.write(receipt_file, summary, described, key)
         summary |= {"receipt": receipt_file.name} | ({"public_key": public} if public else {})
-    print(json.dumps(summary))
+    if as_json:
+        print(json.dumps(summary))
+    else:
+        counted = ", ".join(f"{count} {verdict}" for verdict, count in summary["counts"].items() if count)
+        console.print(text(summary["verdict"], f"{what}:", "", counted or "nothing was run"))
+        if receipt_file is not None:
+            signed = f", signed by {summary['public_key']}" if "public_key" in summary else ""
+            console.print(f"receipt: {receipt_file}{signed}", markup=False)
     return int(summary["exit_code"])
 
 

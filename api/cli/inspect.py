@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from gnomon.cli.loaded import load
 from gnomon.cli.options import JsonOption, ModelArgument, StateArgument, TraceArgument
 from gnomon.cli.show import Output
 from gnomon.compare.mismatch import listed
@@ -14,7 +15,6 @@ from gnomon.compare.trace_look import look_at, overview
 from gnomon.compare.trace_read import Trace
 from gnomon.decode.state_file import open_state
 from gnomon.decode.state_header import NAMES, size
-from gnomon.loading import load
 from gnomon.reference.identity import arithmetic, digest, text
 
 

@@ -19,6 +19,8 @@ def present(what: str) -> Callable[[Path | None], Path | None]:
     def checked(path: Path | None) -> Path | None:
         if path is not None and not os.path.exists(path):
             raise UsageError(nothing_at(what, path))
+        if path is not None and not (os.path.isfile(path) or os.path.isdir(path)):
+            raise UsageError(f"Expected {what} at {str(path)!r} but that is a device or a pipe; name a file")
         return path
 
     return checked
@@ -86,7 +88,11 @@ def prompt_ids(model: Model, ids: str | None, prompt: str | None, default: str |
     if ids is not None and prompt is not None:
         raise UsageError("Expected --ids or --prompt but got both")
     if ids is not None:
-        return read_ids(ids)
+        known = read_ids(ids)
+        wrong = next((i for i in known if i >= model.config.vocab), None)
+        if wrong is not None:
+            raise UsageError(f"Expected token ids from 0 to {model.config.vocab - 1} but got {wrong}")
+        return known
     text = prompt if prompt is not None else default
     if text is None:
         raise UsageError("Expected --ids or --prompt but got neither")

@@ -8,11 +8,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from gnomon import models
+from gnomon.cli.loaded import engine as make_engine
 from gnomon.cli.options import JsonOption
 from gnomon.cli.show import Output
 from gnomon.compare.probe import Probe, probe
 from gnomon.compare.probe_cases import words
-from gnomon.engines import engine as make_engine
 
 COLOURS = {"PASS": "green", "FAIL": "red", "NOT RUN": "yellow", "told": "dim"}
 

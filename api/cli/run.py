@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from gnomon.cli import batch_file
+from gnomon.cli.clock import Clock
+from gnomon.cli.loaded import engine as make_engine
+from gnomon.cli.loaded import load
 from gnomon.cli.options import (
     ArmOption,
     EngineOption,
@@ -23,15 +25,13 @@ from gnomon.cli.options import (
     TemperatureOption,
     TopKOption,
     TopPOption,
-    present,
     prompt_ids,
 )
+from gnomon.cli.prompt_file import there
 from gnomon.decode.batch import Batch
 from gnomon.decode.drafters import Drafter, EngineDrafter, Ngram
 from gnomon.decode.generate import Generation
 from gnomon.decode.text import Request, Text, until
-from gnomon.engines import engine as make_engine
-from gnomon.loading import load
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import ModelError, UsageError
 from gnomon.reference.model import Model
@@ -44,7 +44,7 @@ def command(
     ids: IdsOption = None,
     batch: Annotated[
         Path | None,
-        typer.Option("--batch", help="prompts to continue at once: a line each, or JSON objects in a .jsonl"),
+        typer.Option("--batch", help="prompts to continue at once: a line each, or JSON objects in a .jsonl; -: stdin"),
     ] = None,
     max_tokens: Annotated[
         int, typer.Option("--max-tokens", "--steps", "-n", min=1, help="tokens after the prompt, at most")
@@ -59,7 +59,8 @@ def command(
         typer.Option("--draft", help="ngram, model:NAME or engine:NAME: guesses that save passes, never a byte"),
     ] = None,
     stats: Annotated[
-        bool, typer.Option("--stats", help="passes, guesses and seconds, on stderr or in the JSON")
+        bool,
+        typer.Option("--stats", help="passes, guesses, and seconds of prefill and decode, on stderr or in the JSON"),
     ] = False,
     engine: EngineOption = "fast",
     arm: ArmOption = "f32",
@@ -74,7 +75,7 @@ def command(
         )
     if batch is not None and (prompt, ids, draft) != (None, None, None):
         raise UsageError("Expected --batch without --prompt, --ids and --draft but got one of them")
-    present("a file of prompts")(batch)
+    there(batch, "a file of prompts")
     loaded = load(model)
     eos = frozenset(loaded.tokenizer.eos_ids) if loaded.tokenizer else frozenset[int]()
     asked = Request([], max_tokens, sampling, eos, tuple(stop or ()))
@@ -85,15 +86,15 @@ def command(
     drafter = None if draft is None else drafter_of(draft, loaded, engine, arm, kv)
     made = Generation(running, Request(tokens, max_tokens, sampling, eos, asked.stop_texts), drafter)
 
-    began = time.perf_counter()
+    clock = Clock(len(tokens))
     if as_json:
-        list(made)
+        list(clock.timed(made))
     elif loaded.tokenizer:
         say([loaded.tokenizer.decode(tokens)])
-        say(until(loaded.tokenizer.stream(made), asked.stop_texts), end="\n")
+        say(until(loaded.tokenizer.stream(clock.timed(made)), asked.stop_texts), end="\n")
     else:
-        say((f"{token} " for token in made), end="\n")
-    figures = asdict(made.statistics) | speed(len(made.text.ids), began)
+        say((f"{token} " for token in clock.timed(made)), end="\n")
+    figures = asdict(made.statistics) | clock.figures(len(made.text.ids), max(0, len(made.text.ids) - 1))
     if made.text.reason == "positions" and not as_json:
         full = f"the text fills all {loaded.config.max_positions} positions of {loaded.name}"
         print(f"stopped at {len(made.text.ids)} tokens: {full}", file=sys.stderr)
@@ -111,17 +112,23 @@ def run_batch(path: Path, running: Engine[Any], asked: Request, stats: bool, as_
     for number, request in batch_file.read(path, running.model, asked):
         with batch_file.line_of(path, number):
             lines[number] = together.join(request)
-    began = time.perf_counter()
+    clock = Clock(sum(len(text.request.ids) for text in lines.values()))
     shown: set[int] = set()
+    decoded = 0
     while together.active or together.waiting:
-        together.step()
+        before = {id(text) for text in lines.values() if text.ids}
+        rows = sum(text.state.length for text in lines.values())
+        drawn = together.step()
+        plain = sum(text.state.length for text in lines.values()) - rows == sum(id(one.text) in before for one in drawn)
+        decoded += len(drawn) if plain else 0
+        clock.lap(prefill=not plain)
         for number, text in lines.items():
             if text.reason and number not in shown:
                 shown.add(number)
                 if not as_json:
                     print(f"--- line {number}: {len(text.ids)} tokens, {text.reason}")
                     print(readable(running.model, text), flush=True)
-    figures = {"steps": together.steps} | speed(sum(len(text.ids) for text in lines.values()), began)
+    figures = {"steps": together.steps} | clock.figures(sum(len(text.ids) for text in lines.values()), decoded)
     if as_json:
         texts = [{"line": number, **fields(text)} for number, text in lines.items()]
         about = {"model": running.model.name, "engine": running.name, "texts": texts}
@@ -166,8 +173,3 @@ def readable(model: Model, text: Text) -> str:
 def fields(text: Text) -> dict[str, Any]:
     """A text as JSON shows it. text: null without a tokenizer"""
     return {"prompt": list(text.request.ids), "ids": text.ids, "text": text.spelled(), "reason": text.reason}
-
-
-def speed(tokens: int, began: float) -> dict[str, float]:
-    seconds = time.perf_counter() - began
-    return {"tokens": tokens, "seconds": round(seconds, 3), "tokens_per_second": round(tokens / max(seconds, 1e-9), 2)}

@@ -10,12 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from gnomon import models
+from gnomon.cli.loaded import engine as make_engine
 from gnomon.cli.options import JsonOption, present
 from gnomon.cli.show import Output
 from gnomon.compare.known_runs import known_runs
 from gnomon.compare.vectors import Result, run_vectors
 from gnomon.compare.words import counted
-from gnomon.engines import engine as make_engine
 from gnomon.reference.errors import UsageError
 
 

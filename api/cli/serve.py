@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from gnomon.cli.loaded import engine as make_engine
+from gnomon.cli.loaded import load
 from gnomon.cli.options import ArmOption, EngineOption, JsonOption, KvOption, ModelArgument, present
-from gnomon.engines import engine as make_engine
-from gnomon.loading import load
 from gnomon.reference.chain import ChainError
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import NotRunError, UsageError
+from gnomon.reference.extras import install
 from gnomon.reference.ledger import Ledger, verify_file
 
 GRACE = 30  # seconds for answers in the making, once the node was told to stop
@@ -60,9 +61,7 @@ def command(
 
         from gnomon.serve.app import app
     except ImportError as error:
-        raise NotRunError(
-            f"Expected the extra serve but {error.name} is missing: pip install 'gnomon[serve]'"
-        ) from error
+        raise NotRunError(f"Expected the extra serve but {error.name} is missing: {install('serve')}") from error
     made = make_engine(engine, load(model), arm, kv)
     with listening(host, port) as bound, Ledger(ledger) as book:
         node = app(made, token=bearer, peers=peers, queue=queue, held=held << 20, ledger=book)
@@ -128,13 +127,14 @@ def verify_ledger(
     record: Annotated[str | None, typer.Option("--record", help="hash of a record that must be in it")] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Read a ledger from its start. Exit 0: every line follows; 1: one does not; 2: no such file."""
+    """Read a ledger from its start. Exit 0: every line follows; 1: one does not; 2: it cannot be read, or is cut."""
     try:
         records, head = verify_file(file, record)
     except ChainError as error:
         if not as_json:
             raise
-        print(json.dumps({"verdict": "failed", "record": error.index, "message": str(error)}))
+        verdict = "failed" if error.exit_code == 1 else "unreadable"
+        print(json.dumps({"verdict": verdict, "record": error.index, "message": str(error)}))
         return error.exit_code
     found = {"verdict": "passed", "records": records, "head": head}
     print(json.dumps(found) if as_json else f"passed: {records} records, head {head}")

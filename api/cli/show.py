@@ -46,9 +46,9 @@ class Output(Console):
 
 def writable(path: Path | None) -> Path | None:
     """Refuse a path that cannot be written before the long work, not after it."""
-    if path is not None and path.is_dir():
+    if path is not None and os.path.isdir(path):
         raise UsageError(f"Expected a file for --html but {str(path)!r} is a directory")
-    if path is not None and not path.parent.is_dir():
+    if path is not None and not os.path.isdir(path.parent):
         raise UsageError(f"Expected --html in a directory that exists but there is no {str(path.parent)!r}")
     return path
 

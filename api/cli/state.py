@@ -11,6 +11,8 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from gnomon.cli.loaded import engine as make_engine
+from gnomon.cli.loaded import load
 from gnomon.cli.options import (
     ArmOption,
     EngineOption,
@@ -29,9 +31,7 @@ from gnomon.compare.state_diff import diff_states
 from gnomon.compare.verdict import exit_code, worst
 from gnomon.decode.state_file import StateIdentityError, open_state, read_state, write_state
 from gnomon.decode.state_header import StateHeader, first_difference
-from gnomon.engines import engine as make_engine
 from gnomon.gates.faults.states import FAULTS
-from gnomon.loading import load
 from gnomon.reference.aside import write_aside
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import UsageError
@@ -153,7 +153,7 @@ def swap(
 
 def writable(path: Path) -> None:
     """Refuse a path that cannot be written before the long work, not after it."""
-    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+    if os.path.isdir(path) or not os.path.isdir(path.parent) or not os.access(path.parent, os.W_OK):
         raise UsageError(f"Expected a file in a directory that can be written but got {str(path)!r}")
 
 

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from gnomon.cli.loaded import engine as make_engine
+from gnomon.cli.loaded import load
 from gnomon.cli.options import (
     EngineOption,
     IdsOption,
@@ -21,8 +23,6 @@ from gnomon.cli.show import progress_bar
 from gnomon.compare.render_unwatched import unwatched_lines
 from gnomon.compare.trace_compare import unwatched_of
 from gnomon.compare.trace_write import write_trace
-from gnomon.engines import engine as make_engine
-from gnomon.loading import load
 
 
 def command(

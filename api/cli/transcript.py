@@ -1,11 +1,14 @@
 """`gnomon transcript`: text with the evidence of how each token was chosen, made on one engine, verified on any."""
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gnomon.cli.loaded import engine as make_engine
+from gnomon.cli.loaded import load
 from gnomon.cli.options import (
     ArmOption,
     EngineOption,
@@ -27,8 +30,6 @@ from gnomon.cli.receipts import read_public_key
 from gnomon.cli.show import progress_bar
 from gnomon.decode.transcript import IncomparableError, produce, verify
 from gnomon.decode.transcript_file import TranscriptError, read
-from gnomon.engines import engine as make_engine
-from gnomon.loading import load
 from gnomon.reference.chain import write
 from gnomon.reference.errors import UsageError
 from gnomon.reference.ops.sample import Sampling
@@ -55,7 +56,7 @@ def produce_file(
     as_json: JsonOption = False,
 ) -> int:
     """Continue a prompt and write down each token with the digest of the logits that it was chosen from."""
-    if out.is_dir() or not out.parent.is_dir():
+    if os.path.isdir(out) or not os.path.isdir(out.parent):
         raise UsageError(f"Expected --out to name a file in a directory that exists but got {str(out)!r}")
     sampling = Sampling(temperature, top_k, top_p, seed)
     key = signing_key(key_file)

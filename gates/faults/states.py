@@ -18,6 +18,8 @@ StateFault = Callable[[StateFile, StateFile | None], bytes]
 def exchanged(file: StateFile, other: StateFile | None = None) -> bytes:
     """Keys stand where values stood and values where keys stood, in every layer; signed again."""
     names = {name: _partner(name) for name in file.arrays}
+    if not set(names.values()) <= names.keys():
+        raise UsageError("Expected a state with values for all its keys to exchange but it lacks some")
     if names == {name: name for name in names}:
         raise UsageError("Expected a state with keys and values to exchange but it has none")
     return _signed_again(file, {name: file.arrays[names[name]] for name in names})
@@ -88,4 +90,4 @@ def _signed_again(file: StateFile, arrays: Arrays) -> bytes:
 def _partner(name: str) -> str:
     """blocks.0.kv.k -> blocks.0.kv.v and back; other names stay"""
     prefix, found, last = name.partition(".kv.")
-    return f"{prefix}.kv.{'v' if last[0] == 'k' else 'k'}{last[1:]}" if found else name
+    return f"{prefix}.kv.{'v' if last[:1] == 'k' else 'k'}{last[1:]}" if found else name
