@@ -3,7 +3,7 @@
 import pytest
 
 from gnomon.decode.spelling import Spelling
-from gnomon.decode.text import until
+from gnomon.decode.stops import until
 from gnomon.loading import load
 from gnomon.models import micro
 

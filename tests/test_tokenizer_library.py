@@ -102,8 +102,11 @@ def test_what_our_code_does_not_name_is_left_to_the_library(name: str, tmp_path:
         assert ours.encode(text, add_special=False) == library.encode(text, add_special_tokens=False).ids
         assert ours.decode(ids, skip_special=True) == library.decode(ids)
         assert "".join(ours.stream(ids)) == ours.decode(ids)
+    # The library strips the space of a token that stands first; within a text it is there.
+    alone = {"unigram": ["<unk>", " ", "a", " ab"]}.get(name)
     for token_id in range(4):
-        assert ours.token_bytes(token_id).decode() == library.decode([token_id], skip_special_tokens=False)
+        expected = alone[token_id] if alone else library.decode([token_id], skip_special_tokens=False)
+        assert ours.token_bytes(token_id).decode() == expected
     with pytest.raises(UsageError, match="token ids from 0"):
         ours.decode([ours.vocab_size])
 

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +29,7 @@ from gnomon.cli.options import (
 from gnomon.decode.batch import Batch
 from gnomon.decode.drafters import Drafter, EngineDrafter, Ngram
 from gnomon.decode.generate import Generation
-from gnomon.decode.text import Request, Text, until
+from gnomon.decode.text import Request, Text
 from gnomon.engines import engine as make_engine
 from gnomon.loading import load
 from gnomon.reference.engine import Engine
@@ -90,7 +90,7 @@ def command(
         list(made)
     elif loaded.tokenizer:
         say([loaded.tokenizer.decode(tokens)])
-        say(until(loaded.tokenizer.stream(made), asked.stop_texts), end="\n")
+        say(pieces(made), end="\n")
     else:
         say((f"{token} " for token in made), end="\n")
     figures = asdict(made.statistics) | speed(len(made.text.ids), began)
@@ -106,7 +106,7 @@ def command(
 
 
 def run_batch(path: Path, running: Engine[Any], asked: Request, stats: bool, as_json: bool) -> int:
-    """Every prompt of a file at once; each text when it ends. Exit 1 where one ended in NaN or infinity."""
+    """Every prompt of a file at once; each text when it ends. Exit 1 where one ended in NaN, infinity or an error."""
     together, lines = Batch(running), dict[int, Text]()
     for number, request in batch_file.read(path, running.model, asked):
         with batch_file.line_of(path, number):
@@ -119,7 +119,8 @@ def run_batch(path: Path, running: Engine[Any], asked: Request, stats: bool, as_
             if text.reason and number not in shown:
                 shown.add(number)
                 if not as_json:
-                    print(f"--- line {number}: {len(text.ids)} tokens, {text.reason}")
+                    why = f": {text.error}" if text.error else ""
+                    print(f"--- line {number}: {len(text.ids)} tokens, {text.reason}{why}")
                     print(readable(running.model, text), flush=True)
     figures = {"steps": together.steps} | speed(sum(len(text.ids) for text in lines.values()), began)
     if as_json:
@@ -128,7 +129,7 @@ def run_batch(path: Path, running: Engine[Any], asked: Request, stats: bool, as_
         print(json.dumps(about | ({"statistics": figures} if stats else {})))
     elif stats:
         print(", ".join(f"{name} {value}" for name, value in figures.items()), file=sys.stderr)
-    return int(any(text.reason == "nonfinite" for text in lines.values()))
+    return int(any(text.reason in ("nonfinite", "failed") for text in lines.values()))
 
 
 def drafter_of(draft: str, model: Model, engine: str, arm: str, kv: str) -> Drafter:
@@ -156,6 +157,13 @@ def say(pieces: Iterable[str], end: str = "") -> None:
     print(end, end="", flush=True)
 
 
+def pieces(made: Generation) -> Iterator[str]:
+    """The text as it is made sure, all of it at the end."""
+    while not made.text.reason:
+        made.round()
+        yield made.text.take()
+
+
 def readable(model: Model, text: Text) -> str:
     """Prompt and continuation as text, or as ids."""
     if model.tokenizer is None:
@@ -164,8 +172,9 @@ def readable(model: Model, text: Text) -> str:
 
 
 def fields(text: Text) -> dict[str, Any]:
-    """A text as JSON shows it. text: null without a tokenizer"""
-    return {"prompt": list(text.request.ids), "ids": text.ids, "text": text.spelled(), "reason": text.reason}
+    """A text as JSON shows it. text: null without a tokenizer; error: only where it failed"""
+    shown = {"prompt": list(text.request.ids), "ids": text.ids, "text": text.spelled(), "reason": text.reason}
+    return shown | ({"error": str(text.error)} if text.error else {})
 
 
 def speed(tokens: int, began: float) -> dict[str, float]:
