@@ -26,6 +26,8 @@ Pair = tuple[str, str]
 REQUIRED = b"\n" + bytes(range(0x20, 0x7F))  # a vocabulary without these cannot be one in the byte alphabet
 REMEMBERED, LONGEST = 16 << 20, 256  # bytes of all words whose ids are kept, about; characters of one of them
 
+LONGEST_ADDED = 1024  # characters: each place of a text is held against every length of an added token
+
 
 def merge(symbols: list[str], ranks: Mapping[Pair, int]) -> list[str]:
     """Merge neighbours until none are a listed pair: lowest rank first, of equal ranks the leftmost first."""
@@ -180,6 +182,8 @@ def table(vocab: Mapping[str, int], added: Sequence[Added], unused: Iterable[int
             raise ModelError(f"Expected one id per token but {t.content!r:.80} is {vocab[t.content]} and {t.id}")
         if not t.content:
             raise ModelError(f"Expected added tokens of at least one character but id {t.id} has none")
+        if len(t.content) > LONGEST_ADDED:
+            raise ModelError(f"Expected added tokens of at most {LONGEST_ADDED} characters but id {t.id} has more")
     if len(set(contents)) < len(contents):
         twice = next(content for content, n in Counter(contents).items() if n > 1)
         raise ModelError(f"Expected added tokens to differ but {twice!r:.80} stands there twice")

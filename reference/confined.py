@@ -41,12 +41,15 @@ class Confined:
         self._end: Any = None
         self.opened: Any = None
 
-    def ask(self, request: Any) -> Any:
-        """The value that the script answers, as JSON. Raises RefusedError or DiedError."""
+    def ask(self, request: Any, seconds: float | None = None) -> Any:
+        """The value that the script answers, as JSON. seconds: if others than were said at first
+
+        Raises RefusedError or DiedError.
+        """
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._start()
-            return self._asked(request)
+            return self._asked(request, seconds or self._seconds)
 
     def start(self) -> Any:
         """What `first` gave, in a process that runs from now on. Raises as `ask` does."""
@@ -71,13 +74,13 @@ class Confined:
         )
         self._end = weakref.finalize(self, ended, self._process)
         if self._first is not None:
-            self.opened = self._asked(self._first)
+            self.opened = self._asked(self._first, self._seconds)
 
-    def _asked(self, request: Any) -> Any:
+    def _asked(self, request: Any, seconds: float) -> Any:
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        data = json.dumps({"seconds": self._seconds, "request": request}).encode()
+        data = json.dumps({"seconds": seconds, "request": request}).encode()
         try:
             self._process.stdin.write(len(data).to_bytes(8, "little") + data)
             self._process.stdin.flush()
@@ -87,7 +90,7 @@ class Confined:
                 raise EOFError
         except (OSError, EOFError):
             self.stop()
-            raise DiedError(f"it took more than {self._seconds:g} seconds or {self._mebibytes} MiB") from None
+            raise DiedError(f"it took more than {seconds:g} seconds or {self._mebibytes} MiB") from None
         except BaseException:  # such as an interrupt: what comes next would be the answer to this
             self.stop()
             raise
