@@ -6,24 +6,36 @@ endpoint is in guard.py.
 
 import asyncio
 import resource
+import socket
 from typing import Any
 
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MOST = 1024  # connections at a time
+MOST, WAITING = 1024, 2048  # connections at a time, and those not accepted yet
 
 
 def settings(patience: float = 30.0) -> dict[str, Any]:
     """For uvicorn.Config. patience: seconds in which the head of a request must have come
 
-    At the limit of descriptors the event loop tries to accept over and over and writes a line each time; so
-    connections, and those that it may accept at one time before any is counted, are fewer than this process may have.
+    At the limit of descriptors the event loop tries to accept over and over and writes a line each time. So connections
+    are fewer than that: without those that it accepts in four turns (`backlog` in each), after which one that is too
+    many is closed, and without what else this process has open.
     """
     descriptors = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1 << 20)
-    backlog = max(1, min(256, descriptors // 4))
-    most = max(1, min(MOST, descriptors - backlog - descriptors // 8))
+    backlog = max(8, min(128, descriptors // 16))
+    most = max(8, min(MOST, descriptors - 4 * backlog - 64))
     http = type("Connection", (LimitedConnection,), {"patience": patience, "most": most})
     return {"http": http, "ws": "none", "backlog": backlog, "access_log": False, "server_header": False}
+
+
+class Server(uvicorn.Server):
+    """Connections that the event loop has not accepted yet wait; it would let no more of them wait than it accepts."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for bound in sockets or []:
+            bound.listen(WAITING)
 
 
 class LimitedConnection(H11Protocol):

@@ -24,7 +24,7 @@ from gnomon.reference.engine import Engine
 from gnomon.reference.model import ChatTemplate, Model
 from gnomon.reference.ops.sample import Sampling
 from gnomon.serve.app import app
-from gnomon.serve.connections import settings
+from gnomon.serve.connections import Server, settings
 
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}<assistant>"
 BINARY = {"content-type": "application/octet-stream"}
@@ -56,7 +56,7 @@ def file_of(engine: Engine[Any], ids: Sequence[int]) -> bytes:
 @contextmanager
 def listening(application: Any, buffer: int | None = None, patience: float = 30.0) -> Iterator[str]:
     """An ASGI application with real sockets. Gives its URL. buffer: bytes that wait for one who does not read"""
-    server = uvicorn.Server(uvicorn.Config(application, log_level="critical", **settings(patience)))
+    server = Server(uvicorn.Config(application, log_level="critical", **settings(patience)))
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as bound:
         if buffer is not None:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)

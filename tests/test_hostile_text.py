@@ -1,4 +1,4 @@
-"""Tokenizers and chat templates that ask for all memory or all time end with a sentence, and what comes next is right."""
+"""Tokenizers and chat templates that ask for all memory or all time end with a sentence; what comes next is right."""
 
 import base64
 import json
@@ -101,7 +101,9 @@ HOSTILE = {
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_no_template_takes_all_time_or_memory(what: str) -> None:
-    with pytest.raises(UsageError, match="Expected the chat template to take this conversation but it failed: ") as told:
+    with pytest.raises(
+        UsageError, match="Expected the chat template to take this conversation but it failed: "
+    ) as told:
         render(ChatTemplate(HOSTILE[what], {}), USER)
     assert "\n" not in str(told.value)
     assert render(ChatTemplate("{{ messages[0].content }}", {}), USER) == "hello"  # the next one is rendered

@@ -57,7 +57,7 @@ def command(
         import uvicorn
 
         from gnomon.serve.app import app
-        from gnomon.serve.connections import settings
+        from gnomon.serve.connections import Server, settings
     except ImportError as error:
         raise NotRunError(
             f"Expected the extra serve but {error.name} is missing: pip install 'gnomon[serve]'"
@@ -66,7 +66,7 @@ def command(
     with listening(host, port) as bound, Ledger(ledger) as book:
         node = app(made, token=bearer, peers=peers, queue=queue, held=held << 20, ledger=book, arguments=arguments)
         config = uvicorn.Config(node, timeout_graceful_shutdown=GRACE, log_level="error", **settings())
-        server = uvicorn.Server(config)
+        server = Server(config)
         for number in (signal.SIGTERM, signal.SIGINT):  # the server raises them again when it has stopped
             signal.signal(number, lambda *_: None)
         say(made, bound, as_json)
