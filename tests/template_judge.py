@@ -1,4 +1,7 @@
-"""Conversations as transformers renders them: whatever version is installed, with a clock that stands still."""
+"""Conversations as transformers renders them: whatever version is installed, with a clock that stands still.
+
+python tests/template_judge.py      writes data/template_cases.json, with transformers 4 installed, torch or not
+"""
 
 from datetime import datetime
 from typing import Any
@@ -90,3 +93,73 @@ def by_transformers(source: str, asked: str) -> str | None:
         return None
     finally:
         chat_template_utils.datetime = clock
+
+
+# In the manner of public ones, with what they use.
+OWN = """\
+{%- macro described(tool) %}
+{{- tool.function.name }}: {{ tool.function.description }} {{ tool.function.parameters | tojson(indent=2) }}
+{%- endmacro %}
+{%- set ns = namespace(system="", tools=false) %}
+{%- if messages and messages[0].role == "system" %}
+    {%- set ns.system = messages[0].content | trim %}
+    {%- set messages = messages[1:] %}
+{%- endif %}
+{{- bos_token }}Today is {{ date_string | default(strftime_now("%d %b %Y"), true) }}. {{ ns.system }}
+{% if tools is not none and tools | length > 0 %}
+{%- set ns.tools = true %}
+Tools:
+{% for tool in tools %}
+- {{ described(tool) }}
+{% endfor %}
+{% endif %}
+{% for message in messages %}
+    {%- if message.role == "user" and loop.previtem is defined and loop.previtem.role == "user" %}
+        {{- raise_exception("Two users in a row at " ~ loop.index0) }}
+    {%- endif %}
+<|{{ message.role }}|>
+    {%- if message.reasoning_content is defined and enable_thinking | default(true) %}
+
+<think>{{ message.reasoning_content.split("\\n")[-1] }}</think>
+    {%- endif %}
+    {%- if message.content is none %}
+        {%- for call in message.tool_calls %}
+
+call {{ call.function.name }} {{ call.function.arguments | tojson }} {{ call.function.arguments.items() | list }}
+        {%- endfor %}
+    {%- elif message.content is string %}
+
+{{ message.content.split("</think>")[-1].lstrip("\\n") }}
+    {%- else %}
+        {%- for part in message.content if part.type == "text" %}
+
+{{ part.text }}
+        {%- endfor %}
+    {%- endif %}
+{{ eos_token }}
+{% endfor %}
+{% if add_generation_prompt %}
+<|assistant|>
+{%- if enable_thinking is defined and enable_thinking is false %}
+
+<think></think>
+{%- endif %}
+{% endif %}
+"""
+
+
+def without_nulls(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As transformers 5.24 gives them to a template; 4.57 leaves null as it is."""
+    return [{key: value for key, value in message.items() if value is not None} for message in messages]
+
+
+if __name__ == "__main__":
+    import json
+    from pathlib import Path
+
+    import transformers
+
+    written = Path(__file__).parent / "data" / "template_cases.json"
+    origin = f"tests/template_judge.py: apply_chat_template of transformers {transformers.__version__}"
+    cases = {asked: by_transformers(OWN, asked) for asked in ASKED}
+    written.write_text(json.dumps({"origin": origin, "cases": cases}, indent=1) + "\n", "utf-8")

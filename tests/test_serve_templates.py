@@ -19,7 +19,7 @@ from gnomon.serve.app import app
 
 # It says what it was given, as JSON.
 SAYS = (
-    "{{ {'messages': messages, 'tools': tools, 'thinking': thinking is defined and thinking, 'bos': bos_token} | tojson }}"
+    "{{ {'messages': messages, 'tools': tools, 'thinking': thinking, 'bos': bos_token} | tojson }}"
     "{{ strftime_now('%Y') }}"
 )
 USER = {"role": "user", "content": "hello"}
