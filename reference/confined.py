@@ -6,6 +6,7 @@ where it died.
 """
 
 import json
+import os
 import subprocess
 import sys
 import weakref
@@ -70,6 +71,7 @@ class Confined:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            env={name: value for name, value in os.environ.items() if not name.startswith("GNOMON_")},  # no token
             start_new_session=True,  # an interrupt at the terminal is for the caller
         )
         self._end = weakref.finalize(self, ended, self._process)

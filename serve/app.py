@@ -32,7 +32,7 @@ from gnomon.serve.refusal import Refusal, refusal, refused
 
 T = TypeVar("T")
 BODY, TRANSFERS, TRANSFER = 4 << 20, 4, 600.0  # bytes of a request, states that move at a time, seconds for one
-LARGE_BODIES = 16  # at a time
+LARGE_BODIES, SMALL_BODY = 16, 64 << 10  # at a time; bytes of a request that the event loop itself reads
 
 
 class Stream(StreamingResponse):
@@ -131,7 +131,7 @@ class Node:
             return JSONResponse((await self.live.call(self.held.take, layers, ids)).fields())
 
     async def fork(self, request: Request) -> Response:
-        given = read(await body_of(request, BODY, self.patience), FORK)
+        given = read(await body_of(request, SMALL_BODY, self.patience), FORK)
         name, target = given["state"], given.get("target")
         if target is None:
             return JSONResponse((await self.live.call(self.held.fork, name)).fields())

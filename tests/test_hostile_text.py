@@ -28,8 +28,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Bounds that are soon met."""
     monkeypatch.setattr(library_tokenizer, "MEBIBYTES", 512)
     monkeypatch.setattr(library_tokenizer, "LOAD_SECONDS", 5.0)
-    monkeypatch.setattr(library_tokenizer, "SECONDS", 1.0)
-    renderer = Confined(Path(chat.__file__).with_name("template_child.py"), mebibytes=256, seconds=1)
+    monkeypatch.setattr(library_tokenizer, "SECONDS", 0.5)
+    renderer = Confined(Path(chat.__file__).with_name("template_child.py"), mebibytes=256, seconds=0.5)
     monkeypatch.setattr(chat, "RENDERER", renderer)
     yield
     renderer.stop()

@@ -75,6 +75,11 @@ def test_a_prompt_that_is_too_long_is_told_its_length(chatty: httpx2.Client) -> 
     assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
 
 
+def test_no_large_body_is_read_in_the_event_loop(chatty: httpx2.Client) -> None:
+    body = json.dumps({"state": "x" * 100_000}).encode()
+    assert chatty.post("/v1/fork", content=body, headers=JSON).status_code == 413
+
+
 def test_prompts_that_were_refused_leave_nothing_behind(chatty: httpx2.Client) -> None:
     """In the tokenizer of a node of its own, in bytes."""
     model = chatting()
