@@ -85,7 +85,7 @@ def test_prompts_that_were_refused_leave_nothing_behind(chatty: httpx2.Client) -
     model = chatting()
     with serving(engine_of("numpy", model)) as client:
         for n in range(4):
-            reply = client.post("/v1/completions", json={"prompt": "x" * 200_000 + str(n), "max_tokens": 1})
+            reply = client.post("/v1/completions", json={"prompt": "x" * 100_000 + str(n), "max_tokens": 1})
             assert reply.status_code == 400
     assert model.tokenizer is not None
     assert all(len(word) <= 256 for word in model.tokenizer._core.remembered)  # type: ignore[union-attr]
@@ -135,6 +135,21 @@ def test_a_stalled_body_keeps_no_place_of_an_answer() -> None:
             connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\n{")
         time.sleep(0.2)
         assert client.post("/v1/completions", json=QUICK).status_code == 200
+
+
+def test_no_state_trickles_in() -> None:
+    """A byte at a time keeps within the time for each piece, and kept one of four places for ten minutes."""
+    head = b"POST /v1/state/import HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/octet-stream\r\n"
+    with serving(engine_of("numpy", micro()), patience=0.5) as client, connect(client) as connection:
+        connection.sendall(head + b"Content-Length: 1000000\r\n\r\n")
+        connection.settimeout(0.1)
+        came = b""
+        for _ in range(100):
+            with suppress(OSError):
+                connection.sendall(b"x")
+                came = connection.recv(65536)
+                break
+        assert b" 408 " in came
 
 
 def test_no_more_large_bodies_are_kept_than_there_are_places_for(monkeypatch: pytest.MonkeyPatch) -> None:
