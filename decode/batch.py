@@ -58,14 +58,18 @@ class Batch:
         self.waiting = deque(other for other in self.waiting if other is not text)
 
     def step(self) -> list[Drawn]:
-        """What this step drew; texts that have ended leave their slots. Without texts, nothing."""
+        """What this step drew; texts that have ended leave their slots, one that failed among them. Without texts,
+        nothing."""
         while self.waiting and len(self.active) < self.slots:
             self.active.append(self.waiting.popleft())
-        drawn = [
-            Drawn(text, text.draw(row), row)
-            for text, row in self._run(self._plan())
-            if not text.unfed  # else there is more of its prompt
-        ]
+        drawn = []
+        for text, row in self._run(self._plan()):
+            if text.unfed:  # there is more of its prompt
+                continue
+            try:
+                drawn.append(Drawn(text, text.draw(row), row))
+            except Exception as error:  # of its sampling or its spelling: none of the others' business
+                text.fail(error)
         self.active = [text for text in self.active if not text.reason]
         return drawn
 

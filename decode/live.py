@@ -35,9 +35,13 @@ class Begun:
 
 @dataclass(frozen=True)
 class Token:
-    """id: drawn, none that ends the text; likely: (id, logprob) of it and of the likeliest, if they were asked for"""
+    """id: drawn, none that ends the text; text: what it made sure of the text, which may be nothing
+
+    likely: (id, logprob) of it and of the likeliest, if they were asked for
+    """
 
     id: int
+    text: str
     likely: list[tuple[int, float]]
 
 
@@ -166,10 +170,15 @@ class Live:
         job = self._jobs[drawn.text]
         job.rows.update(drawn.row.astype("<f4", copy=False).tobytes())
         if drawn.id not in drawn.text.request.stop_ids:
-            self._tell(job, Token(drawn.id, [] if job.top is None else likely(drawn.row, drawn.id, job.top)))
+            shown = [] if job.top is None else likely(drawn.row, drawn.id, job.top)
+            self._tell(job, Token(drawn.id, drawn.text.take(), shown))
 
     def _finish(self, text: Text) -> None:
         job = self._out(text)
+        if text.error is not None:
+            logging.getLogger("gnomon").error("a text failed", exc_info=text.error)
+            self._tell(job, text.error)
+            return
         try:
             ended = Ended(job.finish(text, job.rows.hexdigest()))
         except Exception as error:

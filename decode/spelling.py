@@ -1,48 +1,54 @@
-"""The text of ids as they are drawn, pushed one by one: what `Text.spelled` gives at the end, in pieces.
+"""The text of ids as they are drawn, pushed one by one, cut before the first of the stop texts.
 
-`until` pulls its pieces; whoever is told of ids from outside, many texts at a time, cannot wait for one inside of it.
+A piece takes time that does not grow with the text before it.
 """
 
 from collections.abc import Collection
 
-from gnomon.decode.text import until
+from gnomon.decode.stops import Stops
 from gnomon.reference.model import Model
 
 
 class Spelling:
-    """ids: until now; stops: texts, and no piece reaches into the first of them
+    """stops: no piece reaches into the first of them; without a tokenizer the text of ids is their numbers
 
-    Without a tokenizer the text of ids is their numbers.
+    text: the pieces until now, joined
     """
 
     def __init__(self, model: Model, stops: Collection[str] = ()) -> None:
-        self.ids: list[int] = []
-        self._model, self._stops = model, stops
-        self._said = ""
+        self._pieces = None if model.tokenizer is None else model.tokenizer.pieces()
+        self._stops = Stops(stops)
+        self._said: list[str] = []
+        self._taken = 0  # of the pieces
+        self._any = False
 
-    def spell(self, ids: list[int]) -> str:
-        """The text of any ids."""
-        tokenizer = self._model.tokenizer
-        return " ".join(map(str, ids)) if tokenizer is None else tokenizer.decode(ids)
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop text was there."""
+        return self._stops.found
+
+    @property
+    def text(self) -> str:
+        return "".join(self._said)
+
+    def take(self) -> str:
+        """The pieces since this was asked before, joined."""
+        fresh = self._said[self._taken :]
+        self._taken = len(self._said)
+        return "".join(fresh)
 
     def add(self, one: int) -> str:
         """The text that one more id makes sure; "" while it may still turn into another, or into a stop text."""
-        self.ids.append(one)
-        text = self.spell(self.ids)
-        cut = "".join(until([text], self._stops))
-        if cut != text:
-            return self._more(cut)
-        if text.endswith("\ufffd"):  # it may be the beginning of a character
-            return ""
-        begun = (n for stop in self._stops for n in range(1, len(stop)) if text.endswith(stop[:n]))
-        return self._more(text[: len(text) - max(begun, default=0)])
+        if self._pieces is not None:
+            return self._more(self._stops.add(self._pieces.add(one)))
+        space, self._any = " " if self._any else "", True
+        return self._more(self._stops.add(f"{space}{one}"))
 
     def end(self) -> str:
         """What was held back."""
-        return self._more("".join(until([self.spell(self.ids)], self._stops)))
+        last = "" if self._pieces is None else self._pieces.end()
+        return self._more(self._stops.add(last) + self._stops.end())
 
     def _more(self, text: str) -> str:
-        if not text.startswith(self._said):
-            return ""
-        more, self._said = text[len(self._said) :], text
-        return more
+        self._said += [text] if text else []
+        return text

@@ -4,10 +4,11 @@ Plain decoding is this and nothing more: feed what the state does not hold yet, 
 text has ended. The last id drawn is never in the state: its row is fed when the next id is wanted.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gnomon.decode.spelling import Spelling
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import UsageError
 from gnomon.reference.ops.sample import Sampling, sample
@@ -17,8 +18,9 @@ from gnomon.reference.token_ids import token_ids
 
 GREEDY = Sampling(temperature=0.0)
 
-# A stop id or a stop text; max_tokens; no position left in the model; NaN or infinity; taken out before its end.
-Reason = Literal["stop", "length", "positions", "nonfinite", "left"]
+# A stop id or a stop text; max_tokens; no position left in the model; NaN or infinity; an error of this text alone;
+# taken out before its end.
+Reason = Literal["stop", "length", "positions", "nonfinite", "failed", "left"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Request:
 class Text:
     """A request on an engine.
 
-    ids: what was drawn, a stop id left out; reason: why it ended, "" before that
+    ids: what was drawn, a stop id left out; reason: why it ended, "" before that; error: where it failed
     state: holds the first state.length of prompt and ids, never the id drawn last
     """
 
@@ -58,20 +60,22 @@ class Text:
         Raises UsageError for a prompt that the model cannot read, so that it never fails beside others in a step.
         """
         config, tokenizer = engine.model.config, engine.model.tokenizer
-        bad = next((i for i in request.ids if not 0 <= i < config.vocab), None)
-        if bad is not None:
-            raise UsageError(f"Expected token ids from 0 to {config.vocab - 1} but got {bad}")
         if not 1 <= len(request.ids) <= config.max_positions:
             raise UsageError(
                 f"Expected a prompt of 1 to max_positions={config.max_positions} token ids but got {len(request.ids)}"
             )
+        bad = next((i for i in request.ids if not 0 <= i < config.vocab), None)
+        if bad is not None:
+            raise UsageError(f"Expected token ids from 0 to {config.vocab - 1} but got {bad}")
         if request.stop_texts and tokenizer is None:
             raise UsageError(f"Expected a tokenizer for stop texts but model {engine.model.name} has none")
         self.request = request
         self.ids: list[int] = []
         self.reason: Reason | Literal[""] = ""
+        self.error: Exception | None = None
         self.state = engine.new() if state is None else state
-        self._tokenizer = tokenizer
+        self._spelling = Spelling(engine.model, request.stop_texts)
+        self._spells = tokenizer is not None
         self._positions = config.max_positions
         if self.state.length >= len(request.ids) or self.state.ids != self.known[: self.state.length]:
             raise UsageError(
@@ -87,7 +91,8 @@ class Text:
     @property
     def unfed(self) -> list[int]:
         """What the state does not hold yet: of the prompt at first, later the id drawn last."""
-        return self.known[self.state.length :]
+        fed, prompt = self.state.length, len(self.request.ids)
+        return self.ids[fed - prompt :] if fed >= prompt else [*self.request.ids[fed:], *self.ids]
 
     @property
     def room(self) -> int:
@@ -105,39 +110,34 @@ class Text:
             self.reason = "stop"
             return drawn
         self.ids.append(drawn)
-        if self.request.stop_texts and self._spells_a_stop():
-            self.reason = "stop"
-        elif len(self.ids) == self.request.max_tokens:
+        self._spelling.add(drawn)
+        if len(self.ids) == self.request.max_tokens:
             self.reason = "length"
         elif self.room < 1:
             self.reason = "positions"
+        if self.reason and not self._spelling.stopped:
+            self._spelling.end()  # where the last stop text may be
+        if self._spelling.stopped:
+            self.reason = "stop"
         return drawn
 
+    def fail(self, error: Exception) -> None:
+        """End this text with its error; others go on. What was drawn stays."""
+        self.reason, self.error = "failed", error
+
+    @property
+    def text(self) -> str:
+        """The ids as text, up to the first stop text, as numbers without a tokenizer; whole when the text has ended."""
+        if self.reason not in ("", "failed"):
+            self._spelling.end()
+        return self._spelling.text
+
+    def take(self) -> str:
+        """What was made sure of the text since this was asked before."""
+        if self.reason not in ("", "failed"):
+            self._spelling.end()
+        return self._spelling.take()
+
     def spelled(self) -> str | None:
-        """The ids as text, up to the first stop text; None without a tokenizer."""
-        if self._tokenizer is None:
-            return None
-        return "".join(until([self._tokenizer.decode(self.ids)], self.request.stop_texts))
-
-    def _spells_a_stop(self) -> bool:
-        assert self._tokenizer is not None  # __init__ has seen to it
-        spelled = self._tokenizer.decode(self.ids)
-        return any(stop in spelled for stop in self.request.stop_texts)
-
-
-def until(pieces: Iterable[str], stops: Collection[str]) -> Iterator[str]:
-    """Pieces of a text as they come, up to the first of the stop texts; what may become one is held back."""
-    held = ""
-    for piece in pieces:
-        held += piece
-        found = [at for stop in stops if (at := held.find(stop)) >= 0]
-        if found:
-            held = held[: min(found)]
-            break
-        begun = max((n for stop in stops for n in range(1, len(stop)) if held.endswith(stop[:n])), default=0)
-        ready = len(held) - begun
-        if ready:
-            yield held[:ready]
-        held = held[ready:]
-    if held:
-        yield held
+        """The text; None without a tokenizer."""
+        return self.text if self._spells else None

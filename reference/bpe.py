@@ -9,33 +9,37 @@ SmolLM2 lacks 13 that never occur in UTF-8, two that start unassigned characters
 Source: Sennrich et al. 2016, arXiv 1508.07909; Radford et al. 2019 (GPT-2).
 """
 
-import codecs
 import hashlib
 import json
 import unicodedata
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 from gnomon.reference.errors import ModelError
+from gnomon.reference.pieces import BytePieces, Pieces
 from gnomon.reference.pretokenize import ALPHABET, Added, Finder, PreTokenizer, spelled, unspelled, words
 
 Pair = tuple[str, str]
 REQUIRED = b"\n" + bytes(range(0x20, 0x7F))  # a vocabulary without these cannot be one in the byte alphabet
-REMEMBERED = 1 << 16  # words whose ids are kept
+REMEMBERED, LONGEST = 16 << 20, 256  # bytes of all words whose ids are kept, about; characters of one of them
+
+LONGEST_ADDED = 1024  # characters: each place of a text is held against every length of an added token
 
 
 def merge(symbols: list[str], ranks: Mapping[Pair, int]) -> list[str]:
     """Merge neighbours until none are a listed pair: lowest rank first, of equal ranks the leftmost first."""
     symbols, end = [*symbols], len(symbols)
-    before, after = [i - 1 for i in range(end)], [i + 1 for i in range(end)]  # neighbours of symbol i
-    waiting = [(ranks[pair], i, pair) for i, pair in enumerate(pairwise(symbols)) if pair in ranks]
+    before, after = array("q", range(-1, end - 1)), array("q", range(1, end + 1))  # neighbours of symbol i
+    # Rank and place in one integer: a word may be as long as a prompt, and a tuple of both takes four times as much.
+    waiting = [ranks[pair] << 40 | i for i, pair in enumerate(pairwise(symbols)) if pair in ranks]
     heapify(waiting)
     while waiting:
-        _, i, pair = heappop(waiting)
+        rank, i = divmod(heappop(waiting), 1 << 40)
         j = after[i]
-        if j == end or (symbols[i], symbols[j]) != pair:
+        if j == end or ranks.get((symbols[i], symbols[j])) != rank:
             continue  # one of them has merged with another neighbour meanwhile
         symbols[i], symbols[j] = symbols[i] + symbols[j], ""
         after[i] = after[j]
@@ -43,7 +47,7 @@ def merge(symbols: list[str], ranks: Mapping[Pair, int]) -> list[str]:
             before[after[i]] = i
         for left, right in ((before[i], i), (i, after[i])):
             if left >= 0 and right < end and (pair := (symbols[left], symbols[right])) in ranks:
-                heappush(waiting, (ranks[pair], left, pair))
+                heappush(waiting, ranks[pair] << 40 | left)
     return [symbol for symbol in symbols if symbol]
 
 
@@ -84,6 +88,7 @@ class Bpe:
         self.find_raw = Finder({t.content: t for t in added if not t.normalized})
         self.find_normal = Finder({self.normal(t.content): t for t in added if t.normalized})
         self.remembered: dict[str, list[int]] = {}
+        self.room = REMEMBERED
 
     def normal(self, text: str) -> str:
         """NFC where the pre-tokenizer asks for it."""
@@ -103,32 +108,44 @@ class Bpe:
 
     def word(self, word: str) -> list[int]:
         """Ids of a word, which no merge crosses."""
-        if word not in self.remembered:
-            if len(self.remembered) >= REMEMBERED:
-                self.remembered.clear()
-            symbols = spelled(word.encode())
-            if self.pre.ignore_merges and symbols in self.vocab:
-                tokens = [symbols]
-            else:
-                tokens = merge([symbol for symbol in symbols if symbol in self.vocab], self.ranks)
-            self.remembered[word] = [self.vocab[token] for token in tokens]
-        return self.remembered[word]
+        if (known := self.remembered.get(word)) is not None:
+            return known
+        symbols = spelled(word.encode())
+        if self.pre.ignore_merges and symbols in self.vocab:
+            tokens = [symbols]
+        else:
+            tokens = merge([symbol for symbol in symbols if symbol in self.vocab], self.ranks)
+        ids = [self.vocab[token] for token in tokens]
+        if len(word) <= LONGEST:
+            size = 200 + 4 * len(word) + 8 * len(ids)
+            if size > self.room:
+                self.remembered, self.room = {}, REMEMBERED
+            self.remembered[word] = ids
+            self.room -= size
+        return ids
 
-    def stream(self, ids: Iterable[int], skip_special: bool) -> Iterator[str]:
-        """The text of each id as soon as its characters are complete; invalid UTF-8 becomes U+FFFD."""
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        for token_id in ids:
-            if not (skip_special and token_id in self.added and self.added[token_id].special):
-                yield decoder.decode(self.bytes[token_id])
-        yield decoder.decode(b"", final=True)
+    def pieces(self, skip_special: bool) -> Pieces:
+        """The text of ids as they come; invalid UTF-8 becomes U+FFFD."""
+        special = {i for i, token in self.added.items() if token.special} if skip_special else frozenset[int]()
+        return BytePieces(lambda token_id: b"" if token_id in special else self.bytes[token_id])
 
     def decode(self, ids: Iterable[int], skip_special: bool) -> str:
         """The text of all ids."""
-        return "".join(self.stream(ids, skip_special))
+        made = self.pieces(skip_special)
+        return "".join(map(made.add, ids)) + made.end()
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes an id stands for."""
         return self.bytes[token_id]
+
+    def id_of(self, token: str) -> int | None:
+        """The id of an added token, or of one in the byte alphabet."""
+        added = [i for i, one in self.added.items() if one.content == token]
+        return added[0] if added else self.vocab.get(token)
+
+    def longest(self) -> int:
+        """Bytes of the longest token."""
+        return max(map(len, self.bytes))
 
     def __contains__(self, token_id: int) -> bool:
         return 0 <= token_id < self.size
@@ -165,6 +182,8 @@ def table(vocab: Mapping[str, int], added: Sequence[Added], unused: Iterable[int
             raise ModelError(f"Expected one id per token but {t.content!r:.80} is {vocab[t.content]} and {t.id}")
         if not t.content:
             raise ModelError(f"Expected added tokens of at least one character but id {t.id} has none")
+        if len(t.content) > LONGEST_ADDED:
+            raise ModelError(f"Expected added tokens of at most {LONGEST_ADDED} characters but id {t.id} has more")
     if len(set(contents)) < len(contents):
         twice = next(content for content, n in Counter(contents).items() if n > 1)
         raise ModelError(f"Expected added tokens to differ but {twice!r:.80} stands there twice")

@@ -113,15 +113,17 @@ class Finder:
     def __init__(self, tokens: dict[str, Added]) -> None:
         """tokens: by the text to look for"""
         self.tokens = tokens
-        longest_first = sorted(tokens, key=len, reverse=True)
-        self.pattern = regex.compile("|".join(regex.escape(content) for content in longest_first))
+        lengths: dict[str, set[int]] = {}
+        for content in tokens:
+            lengths.setdefault(content[0], set()).add(len(content))
+        self.lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
+        # Where one may start. A pattern of all of them takes minutes to compile where they are many.
+        self.first = regex.compile("[" + "".join(map(regex.escape, self.lengths)) + "]") if tokens else None
 
     def __call__(self, text: str) -> Iterator[str | Added]:
         """Added tokens and the text between them, in order."""
         end = 0
-        for match in self.pattern.finditer(text) if self.tokens else ():
-            token = self.tokens[match.group()]
-            start, stop = match.span()
+        for token, start, stop in self.found(text):
             if token.lstrip:
                 start = max(end, len(text[:start].rstrip(WHITE_SPACE)))
             if token.rstrip:
@@ -132,3 +134,15 @@ class Finder:
             end = stop
         if end < len(text):
             yield text[end:]
+
+    def found(self, text: str) -> Iterator[tuple[Added, int, int]]:
+        """Every token, where it starts and where it stops."""
+        at = 0
+        while self.first is not None and (match := self.first.search(text, at)):
+            start = at = match.start()
+            at += 1
+            for length in self.lengths[text[start]]:
+                if token := self.tokens.get(text[start : start + length]):
+                    at = start + length
+                    yield token, start, at
+                    break

@@ -12,7 +12,6 @@ import numpy as np
 
 from gnomon.decode.held import Held
 from gnomon.decode.live import Begun, Ended, Token
-from gnomon.decode.spelling import Spelling
 from gnomon.decode.text import Request, Text
 from gnomon.decode.transcript import plain
 from gnomon.reference.errors import NonFiniteError
@@ -26,9 +25,10 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Done:
-    """reason: why it ended; usage, gnomon: as the answer shows them"""
+    """reason: why it ended; text: all of it; usage, gnomon: as the answer shows them"""
 
     reason: str
+    text: str
     usage: Object
     gnomon: Object
 
@@ -43,7 +43,6 @@ class Answer:
         self.asked, self.held, self.ledger = asked, held, ledger
         self.model = held.engine.model
         self.name, self.created = f"{'chatcmpl' if asked.chat else 'cmpl'}-{uuid4().hex}", int(time())
-        self.spelling = Spelling(self.model, asked.request.stop_texts)
         self.restored = 0
 
     def prepare(self) -> tuple[Request, State | None]:
@@ -78,6 +77,7 @@ class Answer:
         own = {"ids": text.ids, "logits_sha256": logits_sha256, "state": self.held.keep(text)}
         return Done(
             text.reason,
+            text.text,
             {**counts, "prompt_tokens_details": {"cached_tokens": self.restored}},
             {**own, "ledger": {"record": records - 1, "hash": head}},
         )
@@ -88,27 +88,26 @@ class Answer:
         async for event in events:
             if isinstance(event, Token):
                 tokens.append(event)
-                self.spelling.ids.append(event.id)
             elif isinstance(event, Ended):
                 done = event.value
-        text = self.spelling.end()
-        said = {"message": {"role": "assistant", "content": text}} if self.asked.chat else {"text": text}
+        said = {"message": {"role": "assistant", "content": done.text}} if self.asked.chat else {"text": done.text}
         choices = [self._choice(said, tokens, done.reason)]
         return self._frame("chat.completion", choices, usage=done.usage, gnomon=done.gnomon)
 
     async def pieces(self, events: Events) -> AsyncIterator[str]:
         """The answer as server-sent events. What goes wrong meanwhile is the last but one."""
+        said = 0  # characters
         try:
             if self.asked.chat:
                 yield self._piece({"delta": {"role": "assistant", "content": ""}}, [], "")
             async for event in events:
                 if isinstance(event, Token):
-                    text = self.spelling.add(event.id)
-                    if text or event.likely:
-                        yield self._piece(self._more(text), [event], "")
+                    said += len(event.text)
+                    if event.text or event.likely:
+                        yield self._piece(self._more(event.text), [event], "")
                 elif isinstance(event, Ended):
                     done = event.value
-                    yield self._piece(self._more(self.spelling.end()), [], done.reason, gnomon=done.gnomon)
+                    yield self._piece(self._more(done.text[said:]), [], done.reason, gnomon=done.gnomon)
                     if self.asked.usage:
                         yield sse(self._frame("chat.completion.chunk", [], usage=done.usage))
         except Exception as error:
@@ -132,8 +131,10 @@ class Answer:
         return {"index": 0, **said, "logprobs": shown, "finish_reason": ended}
 
     def _line(self, one: int, logprob: float) -> Object:
-        data = self.model.tokenizer.token_bytes(one) if self.model.tokenizer else b""
-        return {"token": self.spelling.spell([one]), "logprob": logprob, "bytes": list(data)}
+        if self.model.tokenizer is None:
+            return {"token": str(one), "logprob": logprob, "bytes": list(str(one).encode())}
+        data = self.model.tokenizer.token_bytes(one)
+        return {"token": data.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(data)}
 
 
 def sse(frame: Object) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
 from time import time
 from typing import Any, TypeVar
 
@@ -24,14 +24,15 @@ from gnomon.reference.engine import Engine
 from gnomon.reference.errors import GnomonError
 from gnomon.reference.ledger import Ledger
 from gnomon.serve.answers import Answer
-from gnomon.serve.asked import FORK, asked, read
-from gnomon.serve.guard import Guard, Places, body_of, typed
+from gnomon.serve.asked import FORK, Asked, asked, read
+from gnomon.serve.guard import LARGE, Guard, Places, body_of, steady, typed
 from gnomon.serve.moves import BINARY, Arrival, pulled, send
 from gnomon.serve.openapi import describe
 from gnomon.serve.refusal import Refusal, refusal, refused
 
 T = TypeVar("T")
 BODY, TRANSFERS, TRANSFER = 4 << 20, 4, 600.0  # bytes of a request, states that move at a time, seconds for one
+LARGE_BODIES, SMALL_BODY = 16, 64 << 10  # at a time; bytes of a request that the event loop itself reads
 
 
 class Stream(StreamingResponse):
@@ -50,13 +51,21 @@ class Node:
     """The endpoints. Arguments: see `app`."""
 
     def __init__(
-        self, held: Held, ledger: Ledger, peers: Mapping[str, str | None], queue: int, patience: float
+        self,
+        held: Held,
+        ledger: Ledger,
+        peers: Mapping[str, str | None],
+        queue: int,
+        patience: float,
+        arguments: Mapping[str, Any],
     ) -> None:
         self.held, self.ledger, self.peers, self.patience = held, ledger, peers, patience
+        self.arguments = arguments
         self.model, self.described = held.engine.model, held.engine.describe()
         self.own = {**as_objects(identity(held.engine)), "engine": self.described["engine"]}
         self.live = Live(held.engine)
         self.answers, self.transfers = Places(queue, "answers"), Places(TRANSFERS, "transfers of states")
+        self.large, self.reading = Places(LARGE_BODIES, f"requests above {LARGE} bytes"), asyncio.Lock()
 
     @asynccontextmanager
     async def running(self, _: Starlette) -> AsyncIterator[None]:
@@ -78,9 +87,7 @@ class Node:
 
     async def complete(self, request: Request) -> Response:
         async with AsyncExitStack() as stack:
-            stack.enter_context(self.answers.take())
-            data = await body_of(request, BODY, self.patience)
-            wanted = await run_in_threadpool(asked, self.model, data, chat="chat" in request.url.path)
+            wanted = await self.wanted(request, stack)
             answer = Answer(wanted, self.held, self.ledger)
             events = self.live.text(answer.prepare, answer.finish, wanted.top)
             stack.push_async_callback(events.aclose)
@@ -88,6 +95,16 @@ class Node:
                 return JSONResponse(await unless_gone(request, answer.whole(events)))
             await unless_gone(request, anext(events))
             return Stream(answer.pieces(events), stack.pop_all(), media_type="text/event-stream")
+
+    async def wanted(self, request: Request, stack: AsyncExitStack) -> Asked:
+        """What a body asks. It takes its place among the answers when all of it has come, so that one who is slow keeps
+        none; large ones are few, and read one after the other, since a tokenizer takes many times their memory."""
+        with ExitStack() as own:
+            data = await body_of(request, BODY, self.patience, lambda: own.enter_context(self.large.take()))
+            stack.enter_context(self.answers.take())
+            chat = "chat" in request.url.path
+            async with self.reading if len(data) > LARGE else nullcontext():
+                return await run_in_threadpool(asked, self.model, data, chat=chat, arguments=self.arguments)
 
     async def states(self, request: Request) -> Response:
         data = await self.live.call(self.held.describe, request.query_params.get("id"))
@@ -109,12 +126,12 @@ class Node:
         with self.transfers.take():
             async with asyncio.timeout(TRANSFER):
                 arrival = Arrival(self.model, self.described)
-                chunks = pulled(request.stream(), asyncio.get_running_loop(), budget)
+                chunks = pulled(steady(request.stream(), self.patience), asyncio.get_running_loop(), budget)
                 layers, ids = await run_in_threadpool(arrival.take, chunks, size)
             return JSONResponse((await self.live.call(self.held.take, layers, ids)).fields())
 
     async def fork(self, request: Request) -> Response:
-        given = read(await body_of(request, BODY, self.patience), FORK)
+        given = read(await body_of(request, SMALL_BODY, self.patience), FORK)
         name, target = given["state"], given.get("target")
         if target is None:
             return JSONResponse((await self.live.call(self.held.fork, name)).fields())
@@ -140,13 +157,15 @@ def app(
     held: int = 1 << 30,
     ledger: Ledger | None = None,
     patience: float = 30.0,
+    arguments: Mapping[str, Any] | None = None,
 ) -> Starlette:
     """token: what requests must bear; peers: URL -> its token, of the nodes that states may be sent to
 
     queue: answers at one time, those that wait included; held: bytes that conversations may take, and a state that
     comes; ledger: None for one that ends with the node; patience: seconds that a client may take for a piece
+    arguments: of the chat template, where a request does not name them
     """
-    node = Node(Held(engine, held), ledger or Ledger(), peers or {}, queue, patience)
+    node = Node(Held(engine, held), ledger or Ledger(), peers or {}, queue, patience, arguments or {})
     return Starlette(
         routes=[
             Route("/health", node.health),

@@ -1,6 +1,9 @@
 """What a client may ask. One table of fields is what requests are checked by and what /openapi.json shows."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from math import inf
 from typing import Any
 
@@ -10,7 +13,7 @@ from gnomon.reference.errors import ModelError
 from gnomon.reference.model import Model
 from gnomon.reference.ops.sample import Sampling
 from gnomon.reference.strict_json import parse_object, show
-from gnomon.serve.refusal import refusal
+from gnomon.serve.refusal import Refusal, refusal
 
 Schema = dict[str, Any]
 
@@ -67,10 +70,33 @@ COMMON = {
     "presence_penalty": ZERO,
     "frequency_penalty": ZERO,
 }
-STOP = either("a text that is not empty, or up to 4", TEXT, a("texts", "array", items=TEXT, minItems=1, maxItems=4))
-MESSAGE = an_object("", ["role", "content"], role=TEXT, content=a("text", "string"))
+STOP_TEXT = TEXT | {"maxLength": 1024}
+STOP = either(
+    "a text of 1 to 1024 characters, or up to 4",
+    STOP_TEXT,
+    a("texts", "array", items=STOP_TEXT, minItems=1, maxItems=4),
+)
+ANYTHING = a("an object", "object")  # of which the chat template knows what it means
+OBJECTS = a("objects", "array", items=ANYTHING, minItems=0)
+MESSAGE = an_object(
+    "",
+    ["role", "content"],
+    role=TEXT,
+    content=either("text or null", a("text", "string"), {"type": "null"}),
+    reasoning_content=a("text", "string"),
+    tool_calls=OBJECTS,
+    tool_call_id=TEXT,
+)
 CHAT = {
-    "messages": a('objects with "role" and "content", both text', "array", items=MESSAGE, minItems=1),
+    "messages": a(
+        'objects with "role" and "content", both text; content may be null; beside them only "reasoning_content", '
+        '"tool_calls" and "tool_call_id"',
+        "array",
+        items=MESSAGE,
+        minItems=1,
+    ),
+    "tools": OBJECTS,
+    "chat_template_kwargs": ANYTHING,
     "max_completion_tokens": whole(1, 1 << 20),
     "logprobs": TRUTH,
     "top_logprobs": whole(0, 20),
@@ -79,7 +105,8 @@ CHAT = {
 
 def answer_schema(model: Model, *, chat: bool) -> Schema:
     """Of a request for /v1/chat/completions or /v1/completions, with this model."""
-    config, said = model.config, f"token ids below {model.config.vocab}, or text where there is a tokenizer"
+    config = model.config
+    said = f"at most {config.max_positions} token ids below {config.vocab}, or text where there is a tokenizer"
     ids = a(said, "array", items=whole(0, config.vocab - 1), minItems=1, maxItems=config.max_positions)
     fields = {**COMMON, "model": {"enum": [model.name], "description": f"{model.name!r}, which runs here"}}
     if model.tokenizer is not None:
@@ -90,30 +117,74 @@ def answer_schema(model: Model, *, chat: bool) -> Schema:
     return an_object("", ["prompt"], **fields, prompt=prompt, state=STATE)
 
 
-def asked(model: Model, data: bytes, *, chat: bool) -> Asked:
-    """The request in a body. Raises Refusal that names the field, UsageError where chat template or tokenizer fail."""
+def asked(model: Model, data: bytes, *, chat: bool, arguments: Mapping[str, Any] | None = None) -> Asked:
+    """The request in a body. arguments: of the chat template, where the request does not name them
+
+    Raises Refusal that names the field, UsageError where chat template or tokenizer fail.
+    """
     given = read(data, answer_schema(model, chat=chat))
     sampling = Sampling(
         given.get("temperature", 1.0), int(given.get("top_k", 0)), given.get("top_p", 1.0), int(given.get("seed", 0))
     )
     tokens = int(given.get("max_completion_tokens", given.get("max_tokens", 512 if chat else 16)))
     stops = given.get("stop", ())
+    stops = (stops,) if isinstance(stops, str) else stops
     eos = frozenset(model.tokenizer.eos_ids) if model.tokenizer else frozenset[int]()
-    request = Request(_prompt(model, given), tokens, sampling, eos, (stops,) if isinstance(stops, str) else stops)
+    request = Request(
+        _prompt(model, given, arguments or {}), tokens, sampling, eos, (stops,) if isinstance(stops, str) else stops
+    )
     usage = given.get("stream_options", {}).get("include_usage", False)
     top = int(given.get("top_logprobs", 0)) if given.get("logprobs") else None
     return Asked(request, given.get("state"), chat, given.get("stream", False), usage, top)
 
 
-def _prompt(model: Model, given: Schema) -> list[int]:
+def _prompt(model: Model, given: Schema, arguments: Mapping[str, Any]) -> list[int]:
+    most = model.config.max_positions
     if "messages" in given:
-        return chat_ids(model, given["messages"])
-    prompt = given["prompt"]
-    if model.tokenizer is not None and isinstance(prompt, str):
-        prompt = model.tokenizer.encode(prompt, add_special="state" not in given)
-    if not prompt:
-        raise refusal(400, "invalid", "Expected a prompt of at least one token but it has none", "prompt")
-    return [int(i) for i in prompt]
+        where, ids = "messages", _chat_ids(model, given, arguments)
+    else:
+        where, ids = "prompt", given["prompt"]
+        if model.tokenizer is not None and isinstance(ids, str):
+            if len(ids) > most * model.tokenizer.longest * 4:  # shorter where white space or accents fall away
+                raise too_long(f"a text of {len(ids)} characters", most, where)
+            ids = model.tokenizer.encode(ids, add_special="state" not in given)
+    if not ids:
+        raise refusal(400, "invalid", "Expected a prompt of at least one token but it has none", where)
+    if len(ids) > most:
+        raise too_long(str(len(ids)), most, where)
+    return [int(i) for i in ids]
+
+
+def too_long(got: str, most: int, where: str) -> Refusal:
+    sentence = f"Expected a prompt of at most max_positions={most} tokens but got {got}"
+    return refusal(400, "context_length_exceeded", sentence, where)
+
+
+def _chat_ids(model: Model, given: Schema, arguments: Mapping[str, Any]) -> list[int]:
+    tools = given.get("tools")
+    if tools and model.chat is not None and "tools" not in model.chat.source:
+        sentence = f"Expected no tools: the chat template of {model.name} has no place for them"
+        raise refusal(400, "unsupported", sentence, "tools")
+    messages = [called(message) for message in given["messages"]]
+    arguments = {**arguments, **given.get("chat_template_kwargs", {})}
+    return chat_ids(model, messages, now=datetime.now(), tools=tools, arguments=arguments)
+
+
+def called(message: dict[str, Any]) -> dict[str, Any]:
+    """A message whose calls have their arguments as objects, as templates read them; clients send them as JSON text."""
+    calls = message.get("tool_calls")
+    return message if not calls else {**message, "tool_calls": [with_object(call) for call in calls]}
+
+
+def with_object(call: dict[str, Any]) -> dict[str, Any]:
+    match call:
+        case {"function": {"arguments": str(text)} as function}:
+            try:
+                parsed = json.loads(text)
+            except (ValueError, RecursionError):  # what is no JSON stays text
+                return call
+            return {**call, "function": {**function, "arguments": parsed}}
+    return call
 
 
 def read(data: bytes, schema: Schema) -> dict[str, Any]:
@@ -128,8 +199,18 @@ def read(data: bytes, schema: Schema) -> dict[str, Any]:
             raise refusal(400, "unsupported", f"Expected no field {show(name)}: this node does not support it", name)
         if name not in given or not fits(given[name], field):
             got = f"got {show(given[name])}" if name in given else "it is missing"
+            if too_many := longer(given.get(name), field):
+                got = f"it has {too_many}"
             raise refusal(400, "invalid", f"Expected {name} to be {field['description']} but {got}", name)
     return given
+
+
+def longer(value: Any, schema: Schema) -> str:
+    """How long a value is that is too long; "" for any other."""
+    kinds = [one for one in schema.get("anyOf", [schema]) for one in one.get("anyOf", [one])]
+    most, kind = ("maxLength", "characters") if isinstance(value, str) else ("maxItems", "items")
+    limits = [one[most] for one in kinds if most in one]
+    return f"{len(value)} {kind}" if isinstance(value, str | list) and limits and len(value) > max(limits) else ""
 
 
 def fits(value: Any, schema: Schema) -> bool:
@@ -144,11 +225,13 @@ def fits(value: Any, schema: Schema) -> bool:
         case "boolean":
             return isinstance(value, bool)
         case "string":
-            return isinstance(value, str) and len(value) >= schema.get("minLength", 0)
+            return isinstance(value, str) and schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", inf)
         case "array":
             right = isinstance(value, list) and schema["minItems"] <= len(value) <= schema.get("maxItems", inf)
             return right and all(fits(item, schema["items"]) for item in value)
         case "object":
+            if "properties" not in schema:
+                return isinstance(value, dict)
             names = schema["properties"]
             right = isinstance(value, dict) and set(schema["required"]) <= value.keys() <= names.keys()
             return right and all(fits(item, names[name]) for name, item in value.items())

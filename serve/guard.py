@@ -2,7 +2,7 @@
 
 import asyncio
 import hmac
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from starlette.datastructures import Headers
@@ -13,6 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gnomon.serve.refusal import Refusal, refusal
 
 OPEN = "/health"  # for everyone, so that a supervisor needs no token
+RATE = 16 << 10  # bytes a second of a body that takes longer than it need have patience for, at least
+LARGE = 256 << 10  # bytes of a body beyond which there is a place for few
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -99,19 +101,35 @@ def typed(request: Request, kind: str) -> None:
         raise refusal(415, "content_type", f"Expected content-type {kind} but got {given[:80]!r}")
 
 
-async def body_of(request: Request, most: int, patience: float) -> bytes:
-    """A body of JSON. Raises Refusal where it is another, larger than `most` bytes, or not there in time."""
+async def body_of(request: Request, most: int, patience: float, large: Callable[[], object] | None = None) -> bytes:
+    """A body of JSON. Raises Refusal where it is another, larger than `most` bytes, or not there in time.
+
+    large: called once, before a body of more than LARGE bytes is kept
+    """
     typed(request, "application/json")
     data = bytearray()
     try:
         async with asyncio.timeout(patience):
             async for chunk in request.stream():
-                data += chunk
-                if len(data) > most:
+                if len(data) + len(chunk) > most:
                     raise refusal(413, "too_large", f"Expected a request of at most {most} bytes")
+                if large is not None and len(data) <= LARGE < len(data) + len(chunk):
+                    large()
+                data += chunk
     except TimeoutError as error:
         raise slow(patience) from error
     return bytes(data)
+
+
+async def steady(chunks: AsyncIterator[bytes], patience: float) -> AsyncIterator[bytes]:
+    """Pieces of a body that may take long but must not trickle. Raises Refusal."""
+    clock = asyncio.get_running_loop().time
+    began, came = clock(), 0
+    async for chunk in chunks:
+        came += len(chunk)
+        if came < (clock() - began - patience) * RATE:
+            raise slow(patience)
+        yield chunk
 
 
 def slow(patience: float) -> Refusal:

@@ -24,6 +24,7 @@ from gnomon.reference.engine import Engine
 from gnomon.reference.model import ChatTemplate, Model
 from gnomon.reference.ops.sample import Sampling
 from gnomon.serve.app import app
+from gnomon.serve.connections import Server, settings
 
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}<assistant>"
 BINARY = {"content-type": "application/octet-stream"}
@@ -53,9 +54,9 @@ def file_of(engine: Engine[Any], ids: Sequence[int]) -> bytes:
 
 
 @contextmanager
-def listening(application: Any, buffer: int | None = None) -> Iterator[str]:
+def listening(application: Any, buffer: int | None = None, patience: float = 30.0) -> Iterator[str]:
     """An ASGI application with real sockets. Gives its URL. buffer: bytes that wait for one who does not read"""
-    server = uvicorn.Server(uvicorn.Config(application, log_level="critical", http="h11", ws="none"))
+    server = Server(uvicorn.Config(application, log_level="critical", **settings(patience)))
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as bound:
         if buffer is not None:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
@@ -74,7 +75,7 @@ def serving(engine: Engine[Any], buffer: int | None = None, **named: Any) -> Ite
     token = named.get("token")
     headers = {"authorization": f"Bearer {token}"} if token else {}
     with (
-        listening(app(engine, **named), buffer) as url,
+        listening(app(engine, **named), buffer, named.get("patience", 30.0)) as url,
         httpx2.Client(base_url=url, headers=headers, timeout=60, trust_env=False) as client,
     ):
         yield client

@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 
 from gnomon.reference.config import Rope
 from gnomon.reference.engine import Engine
+from gnomon.reference.errors import ModelError
 from gnomon.reference.load import load
 from gnomon.reference.load.hf_sources import decoder_sources
 from gnomon.reference.model import Model
@@ -229,6 +230,25 @@ def test_a_tokenizer_comes_with_the_ids_of_the_config(tmp_path: Path) -> None:
     assert tokenizer is not None
     assert tokenizer.encode("hello") == [TOKENS.index("hell"), TOKENS.index("o")]
     assert (tokenizer.bos_id, tokenizer.eos_ids) == (0, (END, 1))
+
+
+def test_no_end_of_a_text_is_missed_that_stands_beside_the_config(tmp_path: Path) -> None:
+    """Chat models name the end of a turn in generation_config.json, or only as the tokenizer's eos_token."""
+    given = config(eos_token_id=END)
+    folder = write_directory(tmp_path / "m", given, tensors(given), tokenizer=True)
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [1, END], "temperature": 0.6}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": {"content": "hell"}, "model_max_length": 9}))
+    tokenizer = load(folder).tokenizer
+    assert tokenizer is not None
+    assert tokenizer.eos_ids == (END, 1, TOKENS.index("hell"))
+    (folder / "tokenizer_config.json").write_text('{"eos_token": "no such token"}')
+    (folder / "generation_config.json").write_text('{"eos_token_id": 1}')
+    tokenizer = load(folder).tokenizer
+    assert tokenizer is not None
+    assert tokenizer.eos_ids == (END, 1)
+    (folder / "generation_config.json").write_text('{"eos_token_id": 260}')
+    with pytest.raises(ModelError, match=r"below 260 in generation_config\.json but got eos_token_id=260"):
+        load(folder)
 
 
 def test_a_directory_without_a_tokenizer_has_none(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from decoding import MODELS, SEEDS, Plain, plainly
 from drafting import DRAFTERS, PROMPT, SAMPLINGS, TOKENS, Guesses, NewEngine, follow, numpy, plain
 from gnomon.decode.drafters import EngineDrafter, Replay
 from gnomon.decode.generate import Generation, generate
-from gnomon.decode.text import GREEDY, Request, until
+from gnomon.decode.stops import until
+from gnomon.decode.text import GREEDY, Request
 from gnomon.reference.engine import Engine
 from gnomon.reference.ops.sample import Sampling
 from running import assert_same_state

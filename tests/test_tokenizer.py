@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gnomon.models import folder
-from gnomon.reference.bpe import merge
+from gnomon.reference.bpe import REMEMBERED, Bpe, merge
 from gnomon.reference.pretokenize import ALPHABET
 from gnomon.reference.tokenizer import Tokenizer
 from trained import SPECIAL, STYLES, TEXTS, around, read, trained, tree
@@ -172,3 +172,22 @@ def test_real_smollm2_has_the_ids_of_its_authors() -> None:
         338,
     ]
     assert (ours.bos_id, ours.eos_ids, ours.vocab_size) == (1, (2,), 49152)
+
+
+def test_no_memory_of_words_grows_with_their_length() -> None:
+    """Prompts of one word that were refused stayed there, a megabyte each."""
+    tiny = Tokenizer.from_json(folder("tiny-dense") / "tokenizer.json")
+    core = tiny._core
+    assert isinstance(core, Bpe)
+    before = len(core.remembered)
+    for n in range(3):
+        tiny.encode("x" * 50_000 + str(n))
+    assert max(map(len, core.remembered)) <= 256
+    assert len(core.remembered) <= before + 3
+    core.remembered, core.room = {}, 100_000
+    for n in range(2000):
+        tiny.encode("abcdefgh" * 20 + str(n % 7) * (n % 50) + chr(0x4E00 + n))
+    assert sum(4 * len(word) + 8 * len(ids) for word, ids in core.remembered.items()) < REMEMBERED
+    core.room = 0
+    tiny.encode("zyx")
+    assert list(core.remembered) == ["zyx"]

@@ -1,6 +1,7 @@
 """Tokenizers of other kinds, which the `tokenizers` library runs behind our interface; arguments refused."""
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,10 +103,61 @@ def test_what_our_code_does_not_name_is_left_to_the_library(name: str, tmp_path:
         assert ours.encode(text, add_special=False) == library.encode(text, add_special_tokens=False).ids
         assert ours.decode(ids, skip_special=True) == library.decode(ids)
         assert "".join(ours.stream(ids)) == ours.decode(ids)
+    # The library strips the space of a token that stands first; within a text it is there.
+    alone = {"unigram": ["<unk>", " ", "a", " ab"]}.get(name)
     for token_id in range(4):
-        assert ours.token_bytes(token_id).decode() == library.decode([token_id], skip_special_tokens=False)
+        expected = alone[token_id] if alone else library.decode([token_id], skip_special_tokens=False)
+        assert ours.token_bytes(token_id).decode() == expected
     with pytest.raises(UsageError, match="token ids from 0"):
         ours.decode([ours.vocab_size])
+
+
+@pytest.mark.parametrize("strip", [0, 1, 2])
+@pytest.mark.parametrize("first", [1, 0x80])
+def test_no_run_of_bytes_is_streamed_otherwise_than_it_is_decoded(tmp_path: Path, strip: int, first: int) -> None:
+    """Random ids, most of them bytes: whether a run of them is text shows at its end. The library is the judge."""
+    library = byte_fallback()
+    steps = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+    library.decoder = decoders.Sequence([*steps, *([decoders.Strip(" ", strip, 0)] if strip else [])])
+    ours, draw = read(tmp_path, library.to_str()), random.Random(strip)
+    characters = "\u00e9\u65e5\U0001f600".encode()
+    for _ in range(150):
+        ids = [
+            draw.choice([257, 258, 1 + draw.randrange(first, 256), 1 + draw.choice(characters)])
+            for _ in range(draw.randrange(9))
+        ]
+        assert "".join(ours.stream(ids)) == library.decode(ids)
+
+
+def test_a_decoder_of_spaces_is_streamed_as_it_decodes(tmp_path: Path) -> None:
+    for scheme in ("always", "never", "first"):
+        library = unigram()
+        library.decoder = decoders.Metaspace(prepend_scheme=scheme)
+        ours = read(tmp_path, library.to_str())
+        for ids in ([1, 3, 2], [3, 1, 3], [2], [1, 1, 2], []):
+            assert "".join(ours.stream(ids)) == library.decode(ids, skip_special_tokens=False)
+
+
+def test_the_bytes_of_a_token_are_those_it_has_within_a_text(tmp_path: Path) -> None:
+    """A byte of half a character is that byte, and a leading space is there."""
+    ours = read(tmp_path, byte_fallback().to_str())
+    assert [ours.token_bytes(i) for i in (1 + 0xE6, 257, 258)] == [b"\xe6", b" ", b"a"]
+    assert read(tmp_path, unigram().to_str()).token_bytes(3) == b" ab"
+
+
+def test_an_unknown_decoder_is_not_asked_for_each_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = read(tmp_path, word_piece().to_str())
+    asked: list[int] = []
+    decode = ours._core.decode
+
+    def counted(ids: Any, skip_special: bool) -> str:
+        asked.append(len(ids))
+        return decode(ids, skip_special)
+
+    monkeypatch.setattr(ours._core, "decode", counted)
+    ids = [1, 2, 3] * 1000
+    assert "".join(ours.stream(ids)) == decode(ids, False)
+    assert sum(asked) < 12 * len(ids)
 
 
 def test_a_flaw_met_while_encoding_is_no_traceback(tmp_path: Path) -> None:

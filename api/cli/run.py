@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +31,7 @@ from gnomon.cli.prompt_file import there
 from gnomon.decode.batch import Batch
 from gnomon.decode.drafters import Drafter, EngineDrafter, Ngram
 from gnomon.decode.generate import Generation
-from gnomon.decode.text import Request, Text, until
+from gnomon.decode.text import Request, Text
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import ModelError, UsageError
 from gnomon.reference.model import Model
@@ -91,7 +91,7 @@ def command(
         list(clock.timed(made))
     elif loaded.tokenizer:
         say([loaded.tokenizer.decode(tokens)])
-        say(until(loaded.tokenizer.stream(clock.timed(made)), asked.stop_texts), end="\n")
+        say(clock.timed(pieces(made)), end="\n")
     else:
         say((f"{token} " for token in clock.timed(made)), end="\n")
     figures = asdict(made.statistics) | clock.figures(len(made.text.ids), max(0, len(made.text.ids) - 1))
@@ -107,7 +107,7 @@ def command(
 
 
 def run_batch(path: Path, running: Engine[Any], asked: Request, stats: bool, as_json: bool) -> int:
-    """Every prompt of a file at once; each text when it ends. Exit 1 where one ended in NaN or infinity."""
+    """Every prompt of a file at once; each text when it ends. Exit 1 where one ended in NaN, infinity or an error."""
     together, lines = Batch(running), dict[int, Text]()
     for number, request in batch_file.read(path, running.model, asked):
         with batch_file.line_of(path, number):
@@ -126,7 +126,8 @@ def run_batch(path: Path, running: Engine[Any], asked: Request, stats: bool, as_
             if text.reason and number not in shown:
                 shown.add(number)
                 if not as_json:
-                    print(f"--- line {number}: {len(text.ids)} tokens, {text.reason}")
+                    why = f": {text.error}" if text.error else ""
+                    print(f"--- line {number}: {len(text.ids)} tokens, {text.reason}{why}")
                     print(readable(running.model, text), flush=True)
     figures = {"steps": together.steps} | clock.figures(sum(len(text.ids) for text in lines.values()), decoded)
     if as_json:
@@ -135,7 +136,7 @@ def run_batch(path: Path, running: Engine[Any], asked: Request, stats: bool, as_
         print(json.dumps(about | ({"statistics": figures} if stats else {})))
     elif stats:
         print(", ".join(f"{name} {value}" for name, value in figures.items()), file=sys.stderr)
-    return int(any(text.reason == "nonfinite" for text in lines.values()))
+    return int(any(text.reason in ("nonfinite", "failed") for text in lines.values()))
 
 
 def drafter_of(draft: str, model: Model, engine: str, arm: str, kv: str) -> Drafter:
@@ -163,6 +164,13 @@ def say(pieces: Iterable[str], end: str = "") -> None:
     print(end, end="", flush=True)
 
 
+def pieces(made: Generation) -> Iterator[str]:
+    """The text as it is made sure, all of it at the end."""
+    while not made.text.reason:
+        made.round()
+        yield made.text.take()
+
+
 def readable(model: Model, text: Text) -> str:
     """Prompt and continuation as text, or as ids."""
     if model.tokenizer is None:
@@ -171,5 +179,6 @@ def readable(model: Model, text: Text) -> str:
 
 
 def fields(text: Text) -> dict[str, Any]:
-    """A text as JSON shows it. text: null without a tokenizer"""
-    return {"prompt": list(text.request.ids), "ids": text.ids, "text": text.spelled(), "reason": text.reason}
+    """A text as JSON shows it. text: null without a tokenizer; error: only where it failed"""
+    shown = {"prompt": list(text.request.ids), "ids": text.ids, "text": text.spelled(), "reason": text.reason}
+    return shown | ({"error": str(text.error)} if text.error else {})

@@ -12,6 +12,7 @@ import typer
 from gnomon.cli.loaded import engine as make_engine
 from gnomon.cli.loaded import load
 from gnomon.cli.options import ArmOption, EngineOption, JsonOption, KvOption, ModelArgument, present
+from gnomon.decode.chat import GIVEN
 from gnomon.reference.chain import ChainError
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import NotRunError, UsageError
@@ -19,13 +20,6 @@ from gnomon.reference.extras import install
 from gnomon.reference.ledger import Ledger, verify_file
 
 GRACE = 30  # seconds for answers in the making, once the node was told to stop
-SETTINGS: dict[str, Any] = {
-    "log_level": "warning",
-    "access_log": False,
-    "server_header": False,
-    "http": "h11",
-    "ws": "none",
-}
 
 
 def command(
@@ -46,6 +40,10 @@ def command(
     queue: Annotated[int, typer.Option("--queue", min=1, help="answers at one time, those that wait included")] = 256,
     held: Annotated[int, typer.Option("--held", min=1, help="MiB that conversations may take")] = 1024,
     ledger: Annotated[Path | None, typer.Option("--ledger", help="file to write each answer down in")] = None,
+    template_arg: Annotated[
+        list[str] | None,
+        typer.Option("--template-arg", help="NAME=VALUE for the chat template, such as enable_thinking=false"),
+    ] = None,
     engine: EngineOption = "fast",
     arm: ArmOption = "f32",
     kv: KvOption = "f32",
@@ -53,19 +51,21 @@ def command(
 ) -> int:
     """Answer in the OpenAI shape and move states, until SIGTERM or SIGINT. Exit 0: stopped; 2, 3: it did not start."""
     bearer = None if token is None else printable("--token", token)
-    peers = paired(peer or [], peer_token or [])
+    peers, arguments = paired(peer or [], peer_token or []), dict(map(argument, template_arg or []))
     if bearer is None and not loopback(host):
         raise UsageError(f"Expected --token beside --host {host}, which others can reach")
     try:
         import uvicorn
 
         from gnomon.serve.app import app
+        from gnomon.serve.connections import Server, settings
     except ImportError as error:
         raise NotRunError(f"Expected the extra serve but {error.name} is missing: {install('serve')}") from error
     made = make_engine(engine, load(model), arm, kv)
     with listening(host, port) as bound, Ledger(ledger) as book:
-        node = app(made, token=bearer, peers=peers, queue=queue, held=held << 20, ledger=book)
-        server = uvicorn.Server(uvicorn.Config(node, timeout_graceful_shutdown=GRACE, **SETTINGS))
+        node = app(made, token=bearer, peers=peers, queue=queue, held=held << 20, ledger=book, arguments=arguments)
+        config = uvicorn.Config(node, timeout_graceful_shutdown=GRACE, log_level="error", **settings())
+        server = Server(config)
         for number in (signal.SIGTERM, signal.SIGINT):  # the server raises them again when it has stopped
             signal.signal(number, lambda *_: None)
         say(made, bound, as_json)
@@ -109,6 +109,19 @@ def paired(peers: list[str], tokens: list[str]) -> dict[str, str | None]:
             raise UsageError(f"Expected --peer to be a URL such as http://127.0.0.1:8001 but got {url!r}")
     given: list[str | None] = [printable("--peer-token", one) for one in tokens]
     return dict(zip(urls, given or [None] * len(urls), strict=True))
+
+
+def argument(text: str) -> tuple[str, Any]:
+    """NAME=VALUE; a value that is JSON is what it says, any other is text."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier() or name in GIVEN:
+        raise UsageError(
+            f"Expected --template-arg NAME=VALUE with a name other than {', '.join(GIVEN)} but got {text!r:.80}"
+        )
+    try:
+        return name, json.loads(value)
+    except (ValueError, RecursionError):
+        return name, value
 
 
 def printable(option: str, value: str) -> str:

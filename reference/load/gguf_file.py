@@ -152,4 +152,5 @@ def read_tokenizer(metadata: dict[str, Any], vocab: int) -> Tokenizer | None:
         eos_ids=[i for i in ends if i is not None],
         add_bos=options.flag("add_bos_token", False) if "add_bos_token" in options.left else None,
         add_eos=options.flag("add_eos_token", False),
+        rows=vocab,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.reference.errors import ModelError
-from gnomon.reference.load.chat_template import chat_of_directory
+from gnomon.reference.load.chat_template import CONFIG, chat_of_directory, content
 from gnomon.reference.load.hf_config import read_config
 from gnomon.reference.load.hf_gpt2 import gpt2_sources
 from gnomon.reference.load.hf_options import HYBRIDS
@@ -18,6 +18,7 @@ from gnomon.reference.model import Model
 from gnomon.reference.strict_json import parse_object, read_bytes, show
 from gnomon.reference.tokenizer import Tokenizer
 
+GENERATION = "generation_config.json"
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 # Tensors that change nothing: tables that old versions of transformers wrote, which follow from rope_theta or from the
@@ -47,18 +48,44 @@ def load_directory(path: Path, name: str) -> Model:
     weights = assemble(config, tensors, sources)
     if config.family in HYBRIDS:
         weights = {key: replace(w, plus_one=bool(PLUS_ONE.fullmatch(key))) for key, w in weights.items()}
-    return Model(name, config, weights, read_tokenizer(path / "tokenizer.json", given), chat_of_directory(path))
+    return Model(
+        name, config, weights, read_tokenizer(path / "tokenizer.json", given, config.vocab), chat_of_directory(path)
+    )
 
 
-def read_tokenizer(path: Path, given: dict[str, Any]) -> Tokenizer | None:
-    """The tokenizer, if the directory has one, with the ids that config.json names."""
+def read_tokenizer(path: Path, given: dict[str, Any], rows: int) -> Tokenizer | None:
+    """The tokenizer, if the directory has one. rows: of the embedding
+
+    Ids that end a text are those of config.json and generation_config.json, and that of the eos_token of
+    tokenizer_config.json: published models name the end of a turn in one of them and the end of a text in another.
+    """
     if not path.exists():
         return None
     named = {key: value for key, value in given.items() if value is not None}
     options = Options(given.get("text_config", {}) | named, "config.json")  # text_config: of a multimodal config
-    eos = options.take("eos_token_id")
-    eos_ids = [] if eos is None else eos if isinstance(eos, list) else [eos]
-    return Tokenizer.from_json(path, bos_id=options.integer_or_none("bos_token_id"), eos_ids=eos_ids)
+    eos = listed(options.take("eos_token_id"))
+    for one in listed(beside(path, GENERATION).get("eos_token_id")):
+        if type(one) is not int or not 0 <= one < rows:
+            raise ModelError(f"Expected an id below {rows} in {GENERATION} but got eos_token_id={show(one)}")
+        eos += [one] if one not in eos else []
+    return Tokenizer.from_json(
+        path,
+        bos_id=options.integer_or_none("bos_token_id"),
+        eos_ids=eos,
+        eos_token=content(beside(path, CONFIG).get("eos_token")),
+        rows=rows,
+    )
+
+
+def listed(value: Any) -> list[Any]:
+    """One or several, as a list."""
+    return [] if value is None else [*value] if isinstance(value, list) else [value]
+
+
+def beside(path: Path, name: str) -> dict[str, Any]:
+    """The object in another file of the directory, empty where there is none."""
+    other = path.with_name(name)
+    return parse_object(read_bytes(other), name) if other.exists() else {}
 
 
 def read_tensors(path: Path) -> dict[str, Stored]:
