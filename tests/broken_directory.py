@@ -185,7 +185,20 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "window_in_a_llama": (options(sliding_window=5), "sliding_window=5"),
     "unknown_option": (options(logit_softcap=30.0), "logit_softcap=30.0"),
     "unknown_option_set_to_false": (options(scale_by_depth=False), "scale_by_depth=False"),
-    "window_of_zero": (options(model_type="mistral", sliding_window=0), "window of at least 1"),
+    "window_of_zero": (options(model_type="mistral", sliding_window=0), "window=0"),
+    "window_that_32_bits_cut_to_1": (options(model_type="mistral", sliding_window=4294967297), "window=4294967297"),
+    "window_of_2_63": (options(model_type="mistral", sliding_window=1 << 63), f"window={1 << 63}"),
+    "mistral_window_not_used": (
+        options(model_type="mistral", sliding_window=4096, use_sliding_window=False),
+        "use_sliding_window=False",
+    ),
+    "layer_of_a_llama_slides": (
+        options(layer_types=["full_attention", "sliding_attention"]),
+        "full_attention in every entry",
+    ),
+    "windows_in_a_llama": (options(use_sliding_window=True), "use_sliding_window=True"),
+    "biased_qkv": (options(qkv_bias=True), "qkv_bias=True"),
+    "qk_norm_in_a_llama": (options(use_qk_norm=True), "use_qk_norm=True"),
     "layer_types_too_short": (
         options(model_type="qwen3", layer_types=["full_attention"]),
         "each of 2 layers",

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from blocks_oracle import FORMATS as BLOCK_FORMATS
 from gnomon.compare.same import assert_same_bytes
 from gnomon.engines import engine, engines
 from gnomon.gpu import host, host_build
@@ -37,8 +38,7 @@ SIZES = {
     "nine chunks": (66, 1100),
     "tiny": (3, 7),
 }
-SUPER = ("Q4_K", "Q5_K", "Q6_K")  # blocks of 256 values; gguf reads them and does not write them
-SCALES = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}  # bytes of a block where an f16 scale starts
+SUPER = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS")  # gguf reads them and does not write them
 ROWS = (1, 2, 3, 5, 8, 13, 70)
 
 
@@ -49,7 +49,7 @@ def stored(dtype: str, N: int, K: int) -> NDArray[np.uint8]:
     x = rng.normal(size=(N, K)).astype(np.float32)
     if dtype in SUPER:
         data = rng.integers(0, 256, (N, K // values, size), dtype=np.uint8)
-        for at in SCALES[dtype]:
+        for at in BLOCK_FORMATS[dtype][2]:
             scales = rng.normal(size=data.shape[:2]).astype("<f2")[..., None]
             data[..., at : at + 2] = scales.view(np.uint8).reshape(*data.shape[:2], 2)
         return data.reshape(N, -1)

@@ -42,15 +42,24 @@ NEUTRAL: dict[str, Any] = {
     "mlp_bias": False,
     "pretraining_tp": 1,
     "pruned_heads": {},
+    "qkv_bias": False,
     "rope_interleaved": False,
     "tie_encoder_decoder": False,
     "use_mrope": False,
+    "use_sliding_window": False,
 }
 # The same, in some families only.
 FAMILY_NEUTRAL: dict[str, dict[str, Any]] = {
-    "qwen3_moe": {"use_sliding_window": False},
-    "qwen3_next": {"attn_output_gate": True},
-    "qwen3_5_text": {"attn_output_gate": True, "mamba_ssm_dtype": "float32", "mlp_only_layers": []},
+    "qwen3": {"use_qk_norm": True},
+    "qwen3_moe": {"use_qk_norm": True, "shared_expert_intermediate_size": 0},
+    "qwen3_next": {"attn_output_gate": True, "output_gate_type": "swish", "use_qk_norm": True},
+    "qwen3_5_text": {
+        "attn_output_gate": True,
+        "mamba_ssm_dtype": "float32",
+        "mlp_only_layers": [],
+        "output_gate_type": "swish",
+        "use_qk_norm": True,
+    },
     "gpt2": {
         "reorder_and_upcast_attn": False,
         "scale_attn_by_inverse_layer_idx": False,
@@ -61,13 +70,13 @@ FAMILY_NEUTRAL: dict[str, dict[str, Any]] = {
 # Book-keeping, training and text generation: no value of these reaches the arithmetic of a forward pass.
 HARMLESS = frozenset(
     """
-    _attn_implementation _attn_implementation_autoset _commit_hash _name_or_path architectures
-    attention_dropout attn_implementation bad_words_ids begin_suppress_tokens bos_token_id
-    decoder_start_token_id diversity_penalty do_sample dtype early_stopping encoder_no_repeat_ngram_size
+    _attn_implementation _attn_implementation_autoset _commit_hash _name_or_path _num_labels architectures
+    attention_dropout attn_implementation auto_map bad_words_ids begin_suppress_tokens bos_token_id
+    classifier_dropout decoder_start_token_id diversity_penalty do_sample dtype early_stopping encoder_no_repeat_ngram_size
     eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
-    forced_eos_token_id id2label initializer_range is_llama_config label2id length_penalty max_length
-    max_sequence_length min_length name_or_path no_repeat_ngram_size num_beam_groups num_beams
-    num_return_sequences output_attentions output_hidden_states output_scores pad_token_id prefix
+    forced_eos_token_id gradient_checkpointing id2label initializer_range is_llama_config
+    keys_to_ignore_at_inference label2id length_penalty max_length max_sequence_length min_length
+    name_or_path no_repeat_ngram_size num_beam_groups num_beams num_labels num_return_sequences output_attentions output_hidden_states output_scores pad_token_id prefix
     problem_type remove_invalid_values repetition_penalty return_dict return_dict_in_generate
     sep_token_id suppress_tokens task_specific_params temperature tf_legacy_loss tokenizer_class top_k
     top_p torch_dtype torchscript transformers.js_config transformers_version typical_p unk_token_id
@@ -85,8 +94,10 @@ FAMILY_HARMLESS: dict[str, tuple[str, ...]] = {
         *("summary_proj_to_labels", "summary_type", "summary_use_proj"),
     ),
 }
-# Around the text model of a multimodal config. The ids are those of tokens that pictures would replace.
+# Around the text model of a multimodal config. The ids are those of tokens that pictures would replace;
+# language_model_only asks a server not to load what reads pictures.
 MULTIMODAL = (
     *("image_token_id", "video_token_id", "vision_config", "vision_start_token_id", "vision_end_token_id"),
+    "language_model_only",
     *HARMLESS,
 )
