@@ -32,6 +32,7 @@ HYBRIDS = ("qwen3_next", "qwen3_5_text")  # delta layers beside gated attention;
 
 # Options with one value that this contract can honour.
 NEUTRAL: dict[str, Any] = {
+    "activation": "swiglu",
     "add_cross_attention": False,
     "attention_bias": False,
     "chunk_size_feed_forward": 0,
@@ -50,6 +51,7 @@ NEUTRAL: dict[str, Any] = {
 }
 # The same, in some families only.
 FAMILY_NEUTRAL: dict[str, dict[str, Any]] = {
+    "qwen2": {"qkv_bias": True},
     "qwen3": {"use_qk_norm": True},
     "qwen3_moe": {"use_qk_norm": True, "shared_expert_intermediate_size": 0},
     "qwen3_next": {"attn_output_gate": True, "output_gate_type": "swish", "use_qk_norm": True},
@@ -61,6 +63,8 @@ FAMILY_NEUTRAL: dict[str, dict[str, Any]] = {
         "use_qk_norm": True,
     },
     "gpt2": {
+        "n_special": 0,
+        "qkv_bias": True,
         "reorder_and_upcast_attn": False,
         "scale_attn_by_inverse_layer_idx": False,
         "scale_attn_weights": True,
@@ -90,7 +94,8 @@ FAMILY_HARMLESS: dict[str, tuple[str, ...]] = {
     "qwen3_next": ("output_router_logits", "router_aux_loss_coef"),
     "qwen3_5_text": ("mtp_num_hidden_layers", "mtp_use_dedicated_embeddings"),
     "gpt2": (
-        *("attn_pdrop", "embd_pdrop", "n_ctx", "resid_pdrop", "summary_activation", "summary_first_dropout"),
+        *("attn_pdrop", "embd_pdrop", "n_ctx", "predict_special_tokens", "resid_pdrop"),
+        *("summary_activation", "summary_first_dropout"),
         *("summary_proj_to_labels", "summary_type", "summary_use_proj"),
     ),
 }
