@@ -23,7 +23,7 @@ def bpe(
     if model != "gpt2":
         raise UnknownTokenizerError(f"Expected tokenizer.ggml.model to be gpt2 or llama but got {model!r:.80}")
     if pre not in NAMED:
-        raise UnknownTokenizerError(f"Expected tokenizer.ggml.pre to be one that is known here but got {pre!r:.80}")
+        raise UnknownTokenizerError(f"Expected a known tokenizer.ggml.pre but got {pre!r:.80}")
     if len(tokens) != len(token_types):
         raise ModelError(f"Expected a type per token but got {len(tokens)} tokens, {len(token_types)} types")
     ids: dict[str, int] = {}

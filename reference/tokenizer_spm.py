@@ -43,6 +43,9 @@ def spm(
         raise ModelError(f"Expected finite scores but token {odd[0]} has {scores[odd[0]]!r}")
     if missing := [byte for byte in range(256) if token_types[ids.get(f"<0x{byte:02X}>", 0)] != BYTE]:
         raise ModelError(f"Expected a token of type 6 for every byte but 0x{missing[0]:02X} has none")
+    for one in (*frame[0], *frame[1]):
+        if type(one) is not int or not 0 <= one < len(tokens):
+            raise ModelError(f"Expected ids below {len(tokens)} around a text but got {one!r:.80}")
     unknown = next((tokens[i] for i, kind in enumerate(token_types) if kind == UNKNOWN), None)
     pieces = {token: i for token, i in ids.items() if token_types[i] == NORMAL}
     return LibraryTokenizer(json.dumps(described(ids, pieces, scores, token_types, unknown, frame, prefix)))
