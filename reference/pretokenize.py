@@ -80,7 +80,9 @@ _LLAMA3, _QWEN2 = PreTokenizer((LLAMA3,), ignore_merges=True), PreTokenizer((QWE
 NAMED = {
     **dict.fromkeys(("smollm", "starcoder", "refact", "codeshell", "minerva-7b"), _SMOLLM),
     **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "gigachat", "a.x-4.0", "mellum", "trillion"), _GPT2),
-    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"), _LLAMA3),
+    **dict.fromkeys(
+        ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"), _LLAMA3
+    ),
     **dict.fromkeys(("dbrx", "smaug-bpe"), PreTokenizer((LLAMA3,))),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez"), _QWEN2),
     "tekken": PreTokenizer((TEKKEN,), ignore_merges=True),

@@ -148,7 +148,7 @@ def q3_k(block: bytes) -> list[float]:
     """32 bytes of third bits, 64 of bit pairs as in q2_k, 12 of scales, d f16: (d * (sc - 32)) * (q - 4)
 
     Value 32 g + i has bit g of byte i as its third bit. Of the 16 six-bit scales, the low nibbles of bytes 0 to 7 are
-    the low bits of 0 to 7, the high nibbles those of 8 to 15; bits 2g, 2g + 1 of byte 8 + i are the upper ones of 4 g + i.
+    the low bits of 0 to 7, the high nibbles those of 8 to 15; bits 2g, 2g + 1 of byte 8 + i are upper, of 4 g + i.
     """
     d = half(block[108], block[109])
     out = []
@@ -174,7 +174,7 @@ def iq4_nl(block: bytes) -> list[float]:
 
 
 def iq4_xs(block: bytes) -> list[float]:
-    """d f16, u16 of upper scale bits, 4 bytes of lower ones, 128 of nibbles; 8 sub-blocks of 32: (d * (sc - 32)) * v[q]"""
+    """d f16, u16 of upper scale bits, 4 bytes of lower ones, 128 of nibbles: (d * (sc - 32)) * v[q] in 8 sub-blocks"""
     d, upper = half(block[0], block[1]), int.from_bytes(block[2:4], "little")
     out = []
     for j in range(8):

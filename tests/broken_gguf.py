@@ -153,7 +153,10 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         rewritten(arrays=lambda held: held.update({"lm_head.weight": held["lm_head.weight"].T.copy()})),
         "output.weight",
     ),
-    "rope_freqs_that_no_llama_3_has": (one_more_tensor("rope_freqs.weight", [1, 1, 1, 2, 3, 8, 8, 8]), "entry 3 is 2.0"),
+    "rope_freqs_that_no_llama_3_has": (
+        one_more_tensor("rope_freqs.weight", [1, 1, 1, 2, 3, 8, 8, 8]),
+        "entry 3 is 2.0",
+    ),
     "rope_freqs_below_one": (one_more_tensor("rope_freqs.weight", [0.5] * 8), "its largest is 0.5"),
     "rope_freqs_with_nan": (one_more_tensor("rope_freqs.weight", [1.0] * 7 + [float("nan")]), "its largest is nan"),
     "rope_freqs_of_other_length": (one_more_tensor("rope_freqs.weight", [1.0] * 7), "shape [8]"),

@@ -104,7 +104,8 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         **{"vision_config": VISION, "vision_start_token_id": 5, "vision_end_token_id": 6},
         "language_model_only": False,
     },
-    "openai-community/gpt2": GPT2 | {"task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}}},
+    "openai-community/gpt2": GPT2
+    | {"task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}}},
     "openai-community/gpt2-medium": GPT2 | {"n_special": 0, "predict_special_tokens": True},
     "distilbert/distilgpt2": GPT2 | {"_num_labels": 1, "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}},
     "microsoft/DialoGPT-medium": GPT2 | {"gradient_checkpointing": False, "pad_token_id": 2},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gnomon.gpu.host_library import FORMATS, WEIGHT_FORMATS
-from gnomon.gpu.host_pack import Packed, pack
+from gnomon.gpu.host_pack import STORED, Packed, pack
 from gnomon.gpu.kernel_table import BIAS, RESIDUAL, TILE_ROWS
 from gnomon.reference.load.stored import BLOCKS, DTYPES
 from gnomon.reference.ops import arms
@@ -64,7 +64,9 @@ def linear(run: On, x: F32, w: Packed, scales: tuple[F32, F32] | None, bias: F32
 
 
 def cases() -> list[tuple[str, int]]:
-    stored = [(dtype, K) for dtype in DTYPES for K in WIDTHS.get(dtype, (256,) if dtype.endswith("_K") else (160,))]
+    """Types that a kernel reads; the others are widened at load, to F32."""
+    read = [dtype for dtype in DTYPES if dtype == "F32" or dtype in STORED]
+    stored = [(dtype, K) for dtype in read for K in WIDTHS.get(dtype, (256,) if dtype.endswith("_K") else (160,))]
     return [*stored, (EXACT, 160)]
 
 

@@ -64,7 +64,9 @@ def test_factors_that_the_parameters_do_not_give_are_refused_by_place(tmp_path: 
     given = config(head_dim=64, rope_theta=500000.0)
     factors = converter_factors(500000.0, 64, 8.0, original=8000)
 
-    with pytest.raises(ModelError, match=r"rope_freqs.weight to hold the factors of rope scaling llama3 .* entry \d+ is"):
+    with pytest.raises(
+        ModelError, match=r"rope_freqs.weight to hold the factors of rope scaling llama3 .* entry \d+ is"
+    ):
         load(llama3(tmp_path / "m.gguf", given, factors))
 
 
@@ -107,7 +109,9 @@ def test_no_linear_scaling_is_read_otherwise_than_by_llama_cpp(
     assert rope.scaling == expected
 
 
-def split(folder: Path, given: dict[str, Any], parts: int, arrays: Arrays, first_has_tensors: bool = True) -> list[Path]:
+def split(
+    folder: Path, given: dict[str, Any], parts: int, arrays: Arrays, first_has_tensors: bool = True
+) -> list[Path]:
     """The model in several files, with the metadata that gguf-split writes."""
     names = list(arrays)
     paths = []
@@ -297,5 +301,7 @@ def test_two_scalings_of_one_rotation_are_refused(tmp_path: Path) -> None:
         writer.add_tensor(FREQS, converter_factors(10000.0, 16, 8.0))
 
     rewritten(both)(path)
-    with pytest.raises(ModelError, match=r"one rope scaling but the file has rope_freqs.weight and asks for factor 4.0"):
+    with pytest.raises(
+        ModelError, match=r"one rope scaling but the file has rope_freqs.weight and asks for factor 4.0"
+    ):
         load(path)

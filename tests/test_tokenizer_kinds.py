@@ -33,7 +33,7 @@ ORIGINALS = {
     ),
     "deepseek-v3": (
         r"\p{N}{1,3}",
-        "[一-龥\u3040-ゟ゠-ヿ]+",
+        "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
         r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
         r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+""",
     ),
@@ -56,7 +56,9 @@ def test_no_pattern_cuts_otherwise_than_the_library_does_with_the_original(name:
     tokens, merges, types, _ = gguf("gpt-2")
     parts = json.loads(tree("gpt-2"))["model"]
     pairs = [tuple(pair) for pair in parts["merges"]]
-    library = tokenizers.Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=pairs, ignore_merges=name == "tekken"))
+    library = tokenizers.Tokenizer(
+        models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=pairs, ignore_merges=name == "tekken")
+    )
     steps = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in ORIGINALS[name]]
     library.pre_tokenizer = pre_tokenizers.Sequence(
         [*steps, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]

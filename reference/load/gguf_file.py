@@ -8,8 +8,8 @@ import numpy as np
 
 from gnomon.reference.config import Config
 from gnomon.reference.errors import ModelError, UnknownTokenizerError
-from gnomon.reference.load.chat_template import chat_of_gguf
 from gnomon.reference.load import gguf_rope
+from gnomon.reference.load.chat_template import chat_of_gguf
 from gnomon.reference.load.gguf_header import GgufFile
 from gnomon.reference.load.gguf_split import read_files
 from gnomon.reference.load.options import Options, head_width

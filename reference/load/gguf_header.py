@@ -128,8 +128,8 @@ class Scan:
         return self.data[self.at - size : self.at]
 
     def room(self, count: int, least: int, what: str, limit: int | None = None) -> None:
-        """Refuses a count of things, each of at least `least` bytes, that cannot fit into what is left, or that is above
-        the limit."""
+        """Refuses a count of things, each of at least `least` bytes, that is more than what is left can hold, or more
+        than the limit."""
         left = len(self.data) - self.at
         if count * least > left:
             raise ModelError(

@@ -22,6 +22,7 @@ KINDS = ("none", "linear")
 # Of every published Llama 3.1, 3.2 and 3.3; the factor, 8 or 32, is the largest number of the tensor.
 LOW, HIGH, ORIGINAL = 1.0, 4.0, 8192
 NEAR = 1e-5  # relative: four times the worst that the converter's f32 arithmetic makes of the formula
+MAX_HEAD = 4096  # each pair costs a calculation with real numbers
 # They tell how a model was trained; only yarn, which is refused, would read them.
 HARMLESS = ("rope.scaling.finetuned", "rope.scaling.original_context_length")
 
@@ -51,6 +52,8 @@ def recognised(stored: Stored, theta: float, dim: int) -> RopeScaling | None:
         raise ModelError(
             f"Expected {FREQS} to have type F32 and shape [{dim // 2}] but got {stored.dtype} {list(stored.shape)}"
         )
+    if dim > MAX_HEAD:
+        raise ModelError(f"Expected heads of at most {MAX_HEAD} values beside {FREQS} but got {dim}")
     factors = stored.data.view("<f4").astype(np.float64)
     if np.all(factors == 1.0):
         return None

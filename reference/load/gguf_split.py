@@ -18,11 +18,17 @@ NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 def read_files(path: Path) -> GgufFile:
     """The file, with the tensors of those that belong to it. Raises ModelError where they do not fit together."""
     first = read_gguf(path)
-    count = number(first, path, "split.count", 1)
-    if count <= 1:
+    count = number(first, path, "split.count", 1) or 1
+    if count == 1:
         return first
     named = NAME.fullmatch(path.name)
-    if number(first, path, "split.no", 0) != 0 or named is None or int(named[2]) != 1 or int(named[3]) != count:
+    if (
+        count < 0
+        or number(first, path, "split.no", 0) != 0
+        or named is None
+        or int(named[2]) != 1
+        or int(named[3]) != count
+    ):
         raise ModelError(
             f"Expected the first of {count} files, named like model-00001-of-{count:05}.gguf, but got {show(path.name)}"
         )
@@ -41,7 +47,9 @@ def read_files(path: Path) -> GgufFile:
             raise ModelError(f"Expected each tensor in one file but {show(min(twice))} is in {show(other.name)} again")
         tensors |= part.tensors
     if (total := number(first, path, "split.tensors.count", len(tensors))) != len(tensors):
-        raise ModelError(f"Expected {total} tensors in {count} files, as split.tensors.count says, but got {len(tensors)}")
+        raise ModelError(
+            f"Expected {total} tensors in {count} files, as split.tensors.count says, but got {len(tensors)}"
+        )
     return replace(first, tensors=tensors)
 
 

@@ -74,17 +74,18 @@ FAMILY_NEUTRAL: dict[str, dict[str, Any]] = {
 # Book-keeping, training and text generation: no value of these reaches the arithmetic of a forward pass.
 HARMLESS = frozenset(
     """
-    _attn_implementation _attn_implementation_autoset _commit_hash _name_or_path _num_labels architectures
-    attention_dropout attn_implementation auto_map bad_words_ids begin_suppress_tokens bos_token_id
-    classifier_dropout decoder_start_token_id diversity_penalty do_sample dtype early_stopping encoder_no_repeat_ngram_size
-    eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
-    forced_eos_token_id gradient_checkpointing id2label initializer_range is_llama_config
-    keys_to_ignore_at_inference label2id length_penalty max_length max_sequence_length min_length
-    name_or_path no_repeat_ngram_size num_beam_groups num_beams num_labels num_return_sequences output_attentions output_hidden_states output_scores pad_token_id prefix
-    problem_type remove_invalid_values repetition_penalty return_dict return_dict_in_generate
-    sep_token_id suppress_tokens task_specific_params temperature tf_legacy_loss tokenizer_class top_k
-    top_p torch_dtype torchscript transformers.js_config transformers_version typical_p unk_token_id
-    unsloth_fixed unsloth_version use_bfloat16 use_cache
+    _attn_implementation _attn_implementation_autoset _commit_hash _name_or_path _num_labels
+    architectures attention_dropout attn_implementation auto_map bad_words_ids begin_suppress_tokens
+    bos_token_id classifier_dropout decoder_start_token_id diversity_penalty do_sample dtype
+    early_stopping encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty
+    finetuning_task forced_bos_token_id forced_eos_token_id gradient_checkpointing id2label
+    initializer_range is_llama_config keys_to_ignore_at_inference label2id length_penalty max_length
+    max_sequence_length min_length name_or_path no_repeat_ngram_size num_beam_groups num_beams
+    num_labels num_return_sequences output_attentions output_hidden_states output_scores
+    pad_token_id prefix problem_type remove_invalid_values repetition_penalty return_dict
+    return_dict_in_generate sep_token_id suppress_tokens task_specific_params temperature
+    tf_legacy_loss tokenizer_class top_k top_p torch_dtype torchscript transformers.js_config
+    transformers_version typical_p unk_token_id unsloth_fixed unsloth_version use_bfloat16 use_cache
     """.split()  # noqa: SIM905 one word per line would take a page
 )
 # The same, in some families only: training of a router, heads that draft tokens, windows that are not used, dropout

@@ -51,7 +51,12 @@ def load_directory(path: Path, name: str) -> Model:
         weights = {key: replace(w, plus_one=bool(PLUS_ONE.fullmatch(key))) for key, w in weights.items()}
     tokenizer = read_tokenizer(path / "tokenizer.json", given)
     return Model(
-        name, config, weights, tokenizer, chat_of_directory(path), "" if tokenizer is not None else other_tokenizer(path)
+        name,
+        config,
+        weights,
+        tokenizer,
+        chat_of_directory(path),
+        "" if tokenizer is not None else other_tokenizer(path),
     )
 
 
