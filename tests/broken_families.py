@@ -83,7 +83,8 @@ MOE: dict[str, tuple[Damage, str]] = {
     "fused_experts_one_less": (arrays(fused_short), "[5, 12, 8] but got [4, 12, 8]"),
 }
 NEXT: dict[str, tuple[Damage, str]] = {
-    "unknown_option": (options(output_gate_type="sigmoid"), "output_gate_type='sigmoid'"),
+    "unknown_option": (options(scale_by_depth=True), "scale_by_depth=True"),
+    "another_output_gate": (options(output_gate_type="sigmoid"), "output_gate_type='sigmoid'"),
     "attention_without_gate": (options(attn_output_gate=False), "attn_output_gate=False"),
     "attention_with_bias": (options(attention_bias=True), "attention_bias=True"),
     "window_in_a_hybrid": (options(sliding_window=5), "sliding_window=5"),
@@ -120,7 +121,8 @@ NEXT: dict[str, tuple[Damage, str]] = {
     "queries_without_gate": (another(f"{ATTENTION}.q_proj.weight", lambda w: w[:16]), "[32, 8] but got [16, 8]"),
 }
 TEXT: dict[str, tuple[Damage, str]] = {
-    "unknown_option": (options(output_gate_type="sigmoid"), "output_gate_type='sigmoid'"),
+    "unknown_option": (options(scale_by_depth=True), "scale_by_depth=True"),
+    "another_output_gate": (options(output_gate_type="sigmoid"), "output_gate_type='sigmoid'"),
     "experts": (options(num_experts=4), "num_experts=4"),
     "plain_layers": (options(mlp_only_layers=[1]), "mlp_only_layers=[1]"),
     "state_of_bf16": (options(mamba_ssm_dtype="bfloat16"), "mamba_ssm_dtype='bfloat16'"),
@@ -130,8 +132,8 @@ TEXT: dict[str, tuple[Damage, str]] = {
 MULTIMODAL: dict[str, tuple[Damage, str]] = {
     "unknown_option": (options(fusion="late"), "fusion='late'"),
     "unknown_option_inside": (
-        text(output_gate_type="sigmoid"),
-        "text_config of config.json sets output_gate_type='sigmoid'",
+        text(scale_by_depth=True),
+        "text_config of config.json sets scale_by_depth=True",
     ),
     "no_text_config": (options(text_config=None), "text_config in config.json but it is missing"),
     "text_config_is_a_list": (options(text_config=[1]), "text_config=[1]"),
