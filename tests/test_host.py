@@ -101,6 +101,20 @@ def test_a_minimum_that_does_not_shift_exactly_takes_the_plain_path() -> None:
     assert FORMATS[pack(Weight("w", "Q4_1", (64, 64), stored("Q4_1", 64, 64)), "f32").format] == "Q4Half"
 
 
+@pytest.mark.parametrize(("least", "form"), [(78, "Q8"), (77, "F32"), (0, "F32")])
+def test_no_exponent_of_mxfp4_escapes_settling(team: Team, least: int, form: str) -> None:
+    """Values below 2^-50 settle where a weight is widened, and a kernel that scales by 2^-51 would not settle them."""
+    data = stored("MXFP4", 64, 96).reshape(64, 3, 17)
+    data[..., 0] = np.random.default_rng(1).integers(least, 100, (64, 3))
+    data[0, 0, 0] = least
+    weight = Weight("w", "MXFP4", (64, 96), data.reshape(64, -1), "table")
+    ids = Rows(np.arange(64, dtype=np.int32), np.arange(64, dtype=np.int64), ())
+    reference, shadow = NumpyOps(), HostArrayOps(team)
+    assert FORMATS[pack(weight, "f32").format] == form
+    expected = reference.embed("", ids, reference.pack(weight))
+    assert_same_bytes(shadow.embed("", ids, shadow.pack(weight)), expected, form)
+
+
 def test_an_int8_sum_that_could_overflow_is_refused() -> None:
     weight = Weight("wide", "F32", (1, 131104), np.zeros((1, 4 * 131104), np.uint8))
     with pytest.raises(ModelError, match="Expected at most 131072 terms in wide on the int8 arm but got 131104"):
