@@ -259,6 +259,24 @@ TOOLS: dict[str, tuple[str, dict[str, Any]]] = {
         {"general.quantized_by": "Unsloth", "general.base_model.count": 1, "general.tags": ["unsloth"]},
     ),
     "Qwen/Qwen2.5-7B-Instruct": ("qwen2", {"general.finetune": "Instruct", "general.version": "v0.1"}),
+    "bartowski/Llama-3.2-1B-Instruct": (
+        "llama",
+        {"llama.vocab_size": 260, "quantize.imatrix.file": "x.imatrix", "quantize.imatrix.dataset": "x.txt"}
+        | {"quantize.imatrix.chunks_count": 125, "general.license": "llama3.2"},
+    ),
+    "MaziyarPanahi/Mistral-7B-Instruct-v0.3": ("llama", {"llama.vocab_size": 260, "general.source.url": "https://x"}),
+    "bartowski/Mistral-Nemo-Instruct-2407": ("llama", {"llama.vocab_size": 260, "general.file_type": 15}),
+    "TheBloke/Yi-34B-Chat": ("llama", {"llama.rope.dimension_count": 16, "general.source.huggingface.repository": "x"}),
+    "TheBloke/OpenHermes-2.5-Mistral-7B": ("llama", {"llama.expert_count": 0, "llama.expert_used_count": 0}),
+    "mradermacher/DeepSeek-R1-Distill-Llama-8B": (
+        "llama",
+        {"mradermacher.quantize_version": "2", "mradermacher.convert_type": "hf", "llama.vocab_size": 260},
+    ),
+    "unsloth/DeepSeek-R1-Distill-Qwen-7B": ("qwen2", {"qwen2.vocab_size": 260, "general.organization": "Deepseek Ai"}),
+    "bartowski/QwQ-32B": ("qwen2", {"general.license.link": "https://x", "general.base_model.0.name": "Qwen2.5 32B"}),
+    "lmstudio-community/Qwen3-4B-Instruct-2507": ("qwen3", {"general.architecture": "qwen3", "general.basename": "x"}),
+    "bartowski/Falcon3-7B-Instruct": ("llama", {"llama.vocab_size": 260, "general.finetune": "Instruct"}),
+    "NousResearch/Hermes-3-Llama-3.1-8B": ("llama", {"llama.rope.scaling.type": "none", "llama.vocab_size": 260}),
     "QuantFactory/SmolLM2-1.7B-Instruct": ("llama", {"llama.vocab_size": 260, "general.license": "apache-2.0"}),
 }
 
@@ -269,6 +287,7 @@ def test_no_metadata_of_a_published_file_refuse_it(tmp_path: Path, name: str) ->
     given = config(family)
     writer = gguf_writer(tmp_path / "m.gguf", given)
     for entry, value in metadata.items():
+        writer.kv_data[0].pop(entry, None)
         writer.add_key_value(entry, value, *kind(value))
     add_tensors(writer, given, tensors(given))
     finish(writer)

@@ -14,7 +14,7 @@ from gnomon.cli import app
 from gnomon.reference.errors import ModelError, UsageError
 from gnomon.reference.load import load
 from gnomon.reference.tokenizer import Tokenizer
-from model_files import DATA, config, tensors, write_directory, write_gguf
+from model_files import DATA, add_tensors, config, finish, gguf_writer, tensors, write_directory, write_gguf
 from trained import SAMPLE, TEXTS, gguf, tree
 
 # As llama.cpp's src/llama-vocab.cpp groups the names: those of a line have one pattern and one set of flags there.
@@ -92,6 +92,33 @@ def test_sentencepiece_starts_a_text_with_bos_unless_the_file_says_otherwise() -
     assert pieces(add_eos=True).encode("the") == [1, *plain, 2]
     assert pieces(space=False).decode(pieces(space=False).encode(" the", add_special=False)) == " the"
     assert pieces(space=False).encode(" the", add_special=False) == plain
+
+
+def test_a_file_of_a_llama_2_loads_with_its_tokenizer(tmp_path: Path) -> None:
+    """Metadata as in the files of TinyLlama, Llama 2 and Mistral 7B."""
+    given = config(vocab_size=len(PIECES["tokens"]))
+    writer = gguf_writer(tmp_path / "m.gguf", given)
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(PIECES["tokens"])
+    writer.add_token_scores(PIECES["scores"])
+    writer.add_token_types(PIECES["types"])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_pad_token_id(2)
+    writer.add_add_bos_token(True)
+    writer.add_add_eos_token(False)
+    writer.add_add_space_prefix(True)
+    add_tensors(writer, given, tensors(given))
+    finish(writer)
+    model = load(tmp_path / "m.gguf")
+    text, ids = PIECES["texts"][0]
+
+    assert model.tokenizer is not None
+    assert model.tokenizer.encode(text) == [1, *ids]
+    assert model.tokenizer.eos_ids == (2,)
+    assert model.no_tokenizer == ""
 
 
 @pytest.mark.parametrize(
