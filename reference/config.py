@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import log2
 from typing import Literal
 
 from gnomon.reference.errors import ModelError
@@ -121,6 +122,15 @@ class Config:
             )
         if not 0.0 < self.rope.theta < float("inf"):
             raise ModelError(f"Expected a positive rope theta but got rope_theta={self.rope.theta!r}")
+        factor = 1.0 if self.rope.scaling is None else self.rope.scaling.factor
+        if not 0.0 < factor < float("inf"):
+            raise ModelError(f"Expected a positive factor of the rope scaling but got {factor!r}")
+        fastest = max(0.0, -log2(self.rope.theta) * (self.rope.dim - 2) / self.rope.dim) + max(0.0, -log2(factor))
+        if fastest > 64.0:  # times a position it might be beyond f32
+            raise ModelError(
+                f"Expected rope frequencies of at most 2^64 but rope_theta={self.rope.theta!r} and "
+                f"factor={factor!r} give 2^{fastest:.0f}"
+            )
 
     def _check_layers(self) -> None:
         if not 0.0 < self.eps < 1.0:

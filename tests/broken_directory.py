@@ -149,6 +149,11 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "width_of_heads_unknown": (options(head_dim=None, num_attention_heads=3), "heads=3"),
     "eps_of_zero": (options(rms_norm_eps=0.0), "eps=0.0"),
     "theta_of_zero": (options(rope_theta=0.0), "rope_theta"),
+    "theta_that_makes_frequencies_infinite": (options(rope_theta=1e-300), "frequencies of at most 2^64"),
+    "factor_that_makes_frequencies_infinite": (
+        options(rope_scaling={"type": "linear", "factor": 1e-300}),
+        "frequencies of at most 2^64",
+    ),
     "theta_twice": (options(rope_parameters={"rope_theta": 5.0}), "one rope_theta"),
     "rope_scaling_dynamic": (options(rope_scaling={"type": "dynamic", "factor": 2.0}), "'dynamic'"),
     "linear_scaling_without_factor": (options(rope_scaling={"type": "linear"}), "factor in the rope parameters"),

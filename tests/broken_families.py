@@ -93,6 +93,7 @@ NEXT: dict[str, tuple[Damage, str]] = {
     "every_0th_layer": (options(layer_types=None, full_attention_interval=0), "full_attention_interval=0"),
     "other_layers_than_stored": (options(layer_types=None, full_attention_interval=2), "model.layers.1.self_attn"),
     "value_heads_do_not_divide": (options(linear_num_value_heads=5), "value_heads=5"),
+    "value_heads_that_32_bits_cut": (options(linear_num_value_heads=(1 << 32) + 4), f"heads={(1 << 32) + 4}"),
     "no_key_heads": (options(linear_num_key_heads=0), "linear_num_key_heads=0"),
     "key_heads_2_60": (options(linear_num_key_heads=HUGE), f"linear_num_key_heads={HUGE}"),
     "keys_2_30_wide": (options(linear_key_head_dim=1 << 30), "in_proj_qkvz.weight to have shape"),

@@ -78,6 +78,8 @@ def key(name: str, value: Any) -> Damage:
     """One more metadata entry, or another value of any type in place of the one it has."""
 
     def kind(value: Any) -> gguf.GGUFValueType:
+        if type(value) is int and value >= 1 << 32:
+            return gguf.GGUFValueType.UINT64
         return NUMBERS.get(type(value)) or gguf.GGUFValueType.get_type(value)
 
     def change(writer: gguf.GGUFWriter) -> None:
@@ -165,6 +167,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "architecture_is_a_number": (key("general.architecture", 7), "general.architecture"),
     "an_adapter": (key("general.type", "adapter"), "general.type"),
     "one_of_two_files": (key("split.count", 2), "first of 2 files"),
+    "positions_that_32_bits_cut_to_1": (key("llama.context_length", (1 << 32) + 1), f"max_positions={(1 << 32) + 1}"),
     "split_count_is_text": (key("split.count", "2"), "split.count"),
     "older_blocks": (key("general.quantization_version", 1), "quantization_version"),
     "alignment_of_zero": (key("general.alignment", 0), "general.alignment"),
