@@ -1,5 +1,6 @@
 """What GGUF files of much used models hold beyond the plain form: scaled rotations, several files, other metadata."""
 
+import json
 import math
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from broken_gguf import key, rewritten
 from gnomon.reference.config import RopeScaling
 from gnomon.reference.errors import ModelError
 from gnomon.reference.load import load
-from model_files import Arrays, add_tensors, config, finish, gguf_writer, tensors, write_directory, write_gguf
+from model_files import DATA, Arrays, add_tensors, config, finish, gguf_writer, tensors, write_directory, write_gguf
 
 FREQS = "rope_freqs.weight"
 
@@ -45,14 +46,17 @@ def llama3(path: Path, given: dict[str, Any], factors: NDArray[np.float32]) -> P
     return path
 
 
-@pytest.mark.parametrize("factor", [8.0, 32.0], ids=["3.1", "3.2"])
-def test_no_llama_3_of_a_gguf_is_another_model_than_that_of_its_directory(tmp_path: Path, factor: float) -> None:
-    """Heads of 64: of their 32 wavelengths some are kept, some blended, some stretched."""
+STORED = json.loads((DATA / "rope_freqs.json").read_text())["factors"]
+
+
+@pytest.mark.parametrize(("width", "factor"), [(128, 8.0), (64, 32.0)], ids=["Llama-3.1-8B", "Llama-3.2-1B"])
+def test_no_llama_3_of_a_gguf_is_another_model_than_that_of_its_directory(
+    tmp_path: Path, width: int, factor: float
+) -> None:
+    """With the factors that torch computes in the converter: some wavelengths are kept, some blended, some stretched."""
     scaling = {"rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-    given = config(head_dim=64, rope_theta=500000.0, max_position_embeddings=131072)
-    factors = converter_factors(500000.0, 64, factor)
-    assert len({1.0 < x < factor for x in factors.tolist()}) == 2  # some are blended
-    converted = load(llama3(tmp_path / "m.gguf", given, factors))
+    given = config(head_dim=width, rope_theta=500000.0, max_position_embeddings=131072)
+    converted = load(llama3(tmp_path / "m.gguf", given, np.array(STORED[f"{width},{factor}"], np.float32)))
     given["rope_scaling"] = scaling | {"original_max_position_embeddings": 8192}
     directory = load(write_directory(tmp_path / "m", given, tensors(given)))
 
