@@ -24,6 +24,7 @@ TEKKEN = (
     rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*|\p{{N}}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+EAST_ASIAN = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
 HAN = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
 DEEPSEEK3 = (
     r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
@@ -86,6 +87,7 @@ NAMED = {
     **dict.fromkeys(("dbrx", "smaug-bpe"), PreTokenizer((LLAMA3,))),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez"), _QWEN2),
     "tekken": PreTokenizer((TEKKEN,), ignore_merges=True),
+    "deepseek-coder": PreTokenizer((r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", EAST_ASIAN, DIGIT)),
     "deepseek-v3": PreTokenizer((r"\p{N}{1,3}", HAN, DEEPSEEK3)),
 }
 ADDS_BOS = tuple(name for name, pre in NAMED.items() if pre.ignore_merges)  # where the file does not say

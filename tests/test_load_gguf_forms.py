@@ -53,7 +53,7 @@ STORED = json.loads((DATA / "rope_freqs.json").read_text())["factors"]
 def test_no_llama_3_of_a_gguf_is_another_model_than_that_of_its_directory(
     tmp_path: Path, width: int, factor: float
 ) -> None:
-    """With the factors that torch computes in the converter: some wavelengths are kept, some blended, some stretched."""
+    """With the factors that torch computes in the converter; some wavelengths are kept, blended, stretched."""
     scaling = {"rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
     given = config(head_dim=width, rope_theta=500000.0, max_position_embeddings=131072)
     converted = load(llama3(tmp_path / "m.gguf", given, np.array(STORED[f"{width},{factor}"], np.float32)))

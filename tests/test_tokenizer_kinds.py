@@ -24,12 +24,17 @@ SAME = {
     "llama-bpe": ("llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
     "qwen2": ("deepseek-r1-qwen", "kormo", "f2llmv2", "megrez"),
 }
-# Copied from the tokenizer.json of mistralai/Mistral-Nemo-Instruct-2407 and deepseek-ai/DeepSeek-V3.
+# As in the tokenizer.json of mistralai/Mistral-Nemo-Instruct-2407, deepseek-ai/DeepSeek-V3 and deepseek-coder, whose
+# last step is one of digits.
 ORIGINALS = {
     "tekken": (
         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
         r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
         r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ),
+    "deepseek-coder": (
+        *(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+"),
+        *("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}"),
     ),
     "deepseek-v3": (
         r"\p{N}{1,3}",
