@@ -17,7 +17,7 @@ from gnomon.reference.ops.bf16 import to_bf16
 from gnomon.reference.ops.quant import quant
 from gnomon.reference.ops.settle import settle
 from gnomon.reference.weights import Weight
-from gnomon.reference.widen import widen
+from gnomon.reference.widen import widen, widen_stored
 
 F32 = NDArray[np.float32]
 U32 = NDArray[np.uint32]
@@ -229,7 +229,49 @@ def _q6_k(data: Bytes) -> Made:
     return "Q6", [row(d[..., 0]), row(d[..., 1]), bits(q, 4, 2)], eights(q & 15)
 
 
+def _q3_k(data: Bytes) -> Made:
+    """(d*(sc-32))*(q-4) is Q6's (d*sc)*(q-32) with q + 28"""
+    b = data.reshape(len(data), -1, 110)
+    third = b[..., None, :32] >> np.arange(8, dtype=np.uint8)[:, None] & 1  # [N, blocks, 8 groups, 32]
+    low = b[..., 32:96].reshape(*b.shape[:2], 2, 1, 32) >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
+    q = (low.reshape(len(b), -1, 32) | (third.reshape(len(b), -1, 32) << 2)) + np.uint8(28)
+    nibbles = b[..., 96:104]
+    upper = b[..., None, 104:108] >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3  # [N, blocks, 4, 4]
+    sc = np.concatenate([nibbles & 15, nibbles >> 4], axis=-1) | (upper.reshape(*b.shape[:2], 16) << 4)
+    d = (f16(b[..., 108:110])[..., None] * (sc.astype(np.float32) - 32)).reshape(len(b), -1, 2)  # [N, groups, 2]
+    return "Q6", [row(d[..., 0]), row(d[..., 1]), bits(q, 4, 2)], eights(q & 15)
+
+
+# What a nibble stands for in IQ4_NL and IQ4_XS, and in MXFP4: integers, so that the products are those of Q8.
+NON_LINEAR = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
+TWICE_E2M1 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
+LEAST_E = 128 - 50  # a smaller exponent of MXFP4 gives values that settle
+
+
+def _iq4_nl(data: Bytes) -> Made:
+    b = data.reshape(len(data), -1, 18)
+    return "Q8", [row(f16(b[..., :2]))], NON_LINEAR[halves(b[..., 2:])].view("<u4")
+
+
+def _iq4_xs(data: Bytes) -> Made:
+    b = data.reshape(len(data), -1, 136)
+    shifts_of_8 = np.arange(0, 16, 2, dtype=np.uint16)
+    upper = np.ascontiguousarray(b[..., 2:4]).view("<u2") >> shifts_of_8 & 3  # [N, blocks, 8]
+    low = np.stack([b[..., 4:8] & 15, b[..., 4:8] >> 4], axis=-1).reshape(*b.shape[:2], 8)
+    d = f16(b[..., :2])[..., None] * ((low | upper << 4).astype(np.float32) - 32)  # [N, blocks, 8]
+    q = halves(b[..., 8:].reshape(len(b), -1, 16))  # [N, groups, 32]
+    return "Q8", [row(d.reshape(len(b), -1))], NON_LINEAR[q].view("<u4")
+
+
+def _mxfp4(data: Bytes) -> Made:
+    b = data.reshape(len(data), -1, 17)
+    if b[..., 0].min() < LEAST_E:
+        return "F32", [], groups(settle(widen_stored("MXFP4", data)).view(np.uint32))
+    d = np.ldexp(np.float32(1), b[..., 0].astype(np.int32) - 128)
+    return "Q8", [row(d)], TWICE_E2M1[halves(b[..., 1:])].view("<u4")
+
+
 STORED: dict[str, Callable[[Bytes], Made]] = {
     "BF16": _bf16, "F16": _f16, "Q8_0": _q8_0, "Q4_0": _q4_0, "Q4_1": _q4_1, "Q5_0": _q5_0, "Q5_1": _q5_1,
-    "Q4_K": _q4_k, "Q5_K": _q5_k, "Q6_K": _q6_k,
+    "Q3_K": _q3_k, "Q4_K": _q4_k, "Q5_K": _q5_k, "Q6_K": _q6_k, "IQ4_NL": _iq4_nl, "IQ4_XS": _iq4_xs, "MXFP4": _mxfp4,
 }  # fmt: skip

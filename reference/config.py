@@ -1,6 +1,8 @@
 """The numbers that wire a model. A family builds one from a config file; nothing in it is optional or guessed later."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import log2
 from typing import Literal
 
 from gnomon.reference.errors import ModelError
@@ -83,8 +85,7 @@ class Config:
     moe: Moe | None = None
 
     def __post_init__(self) -> None:
-        for name in ("vocab", "width", "layers", "heads", "kv_heads", "head_dim", "ffn", "max_positions"):
-            value = getattr(self, name)
+        for name, value in self._integers():
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 1 << 31:
                 raise ModelError(f"Expected a positive integer below 2^31 but got {name}={value!r}")
         if self.heads % self.kv_heads:
@@ -97,6 +98,21 @@ class Config:
         self._check_rope()
         self._check_layers()
 
+    def _integers(self) -> Iterator[tuple[str, object]]:
+        """Every integer that an engine may hand to native code, which holds 32 bits, with its name."""
+        for name in ("vocab", "width", "layers", "heads", "kv_heads", "head_dim", "ffn", "max_positions"):
+            yield name, getattr(self, name)
+        for window in self.windows:
+            yield "window", 1 if window is None else window
+        if self.rope is not None:
+            yield "rope.dim", self.rope.dim
+            yield "rope.original_positions", 1 if self.rope.scaling is None else self.rope.scaling.original_positions
+        if self.delta is not None:
+            yield from ((f"delta.{key}", value) for key, value in vars(self.delta).items())
+        if self.moe is not None:
+            yield from ((f"moe.{key}", getattr(self.moe, key)) for key in ("experts", "top_k", "ffn"))
+            yield "moe.shared_ffn", self.moe.shared_ffn or 1
+
     def _check_rope(self) -> None:
         if self.rope is None:
             return
@@ -106,15 +122,21 @@ class Config:
             )
         if not 0.0 < self.rope.theta < float("inf"):
             raise ModelError(f"Expected a positive rope theta but got rope_theta={self.rope.theta!r}")
+        factor = 1.0 if self.rope.scaling is None else self.rope.scaling.factor
+        if not 0.0 < factor < float("inf"):
+            raise ModelError(f"Expected a positive factor of the rope scaling but got {factor!r}")
+        fastest = max(0.0, -log2(self.rope.theta) * (self.rope.dim - 2) / self.rope.dim) + max(0.0, -log2(factor))
+        if fastest > 64.0:  # times a position it might be beyond f32
+            raise ModelError(
+                f"Expected rope frequencies of at most 2^64 but rope_theta={self.rope.theta!r} and "
+                f"factor={factor!r} give 2^{fastest:.0f}"
+            )
 
     def _check_layers(self) -> None:
         if not 0.0 < self.eps < 1.0:
             raise ModelError(f"Expected a norm epsilon between 0 and 1 but got eps={self.eps!r}")
         if len(self.windows) != self.layers:
             raise ModelError(f"Expected one window entry for each of {self.layers} layers but got {len(self.windows)}")
-        for window in self.windows:
-            if window is not None and (not isinstance(window, int) or window < 1):
-                raise ModelError(f"Expected an attention window of at least 1 position but got {window!r}")
         if len(self.kinds) != self.layers or any(kind not in ("attention", "delta") for kind in self.kinds):
             raise ModelError(f"Expected {self.layers} layers of attention or delta but got {list(self.kinds)}")
         if ("delta" in self.kinds) != (self.delta is not None):

@@ -15,6 +15,10 @@ class ModelError(GnomonError):
     """A model file that is broken, incomplete, or asks for something the contract does not name."""
 
 
+class UnknownTokenizerError(ModelError):
+    """A tokenizer of a kind that is not known here; the weights beside it may still be used, with ids."""
+
+
 class NotRunError(GnomonError):
     """Something required could not be run: no device, no compiler, an extra that is not installed."""
 

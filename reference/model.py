@@ -25,13 +25,20 @@ class ChatTemplate:
 
 @dataclass(frozen=True)
 class Model:
-    """name: what the user called it; weights: by canonical name, exactly those that the family's specs ask for"""
+    """name: what the user called it; weights: by canonical name, exactly those that the family's specs ask for;
+    no_tokenizer: why there is none, as far as the file tells"""
 
     name: str
     config: Config
     weights: Mapping[str, Weight]
     tokenizer: Tokenizer | None = None
     chat: ChatTemplate | None = None
+    no_tokenizer: str = ""
+
+    @property
+    def without_tokenizer(self) -> str:
+        """For a message about a text that cannot be encoded: which model, and why."""
+        return f"model {self.name} has none" + (f" ({self.no_tokenizer})" if self.no_tokenizer else "")
 
     @cached_property
     def digest(self) -> str:

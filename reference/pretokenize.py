@@ -19,6 +19,18 @@ _SIGNS_OR_SPACES = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 LLAMA3 = rf"{_CONTRACTION_OR_WORD}|\p{{N}}{{1,3}}|{_SIGNS_OR_SPACES}"
 QWEN2 = rf"{_CONTRACTION_OR_WORD}|\p{{N}}|{_SIGNS_OR_SPACES}"
 
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+TEKKEN = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*|\p{{N}}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+EAST_ASIAN = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+HAN = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+DEEPSEEK3 = (
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+    r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
+)
+
 # The characters of the Unicode property White_Space. str.strip() would take U+001C to U+001F as well.
 WHITE_SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -62,13 +74,23 @@ class PreTokenizer:
     ignore_merges: bool = False
 
 
-# The names that `tokenizer.ggml.pre` gives them.
+# The names that `tokenizer.ggml.pre` gives them. Several names of llama.cpp mean one pattern; left out are those whose
+# pattern is another one, or whose originals do more to a text than llama.cpp does.
+_SMOLLM, _GPT2 = PreTokenizer((DIGIT, GPT2)), PreTokenizer((GPT2,))
+_LLAMA3, _QWEN2 = PreTokenizer((LLAMA3,), ignore_merges=True), PreTokenizer((QWEN2,), nfc=True)
 NAMED = {
-    "smollm": PreTokenizer((DIGIT, GPT2)),
-    "gpt-2": PreTokenizer((GPT2,)),
-    "llama-bpe": PreTokenizer((LLAMA3,), ignore_merges=True),
-    "qwen2": PreTokenizer((QWEN2,), nfc=True),
+    **dict.fromkeys(("smollm", "starcoder", "refact", "codeshell", "minerva-7b"), _SMOLLM),
+    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "gigachat", "a.x-4.0", "mellum", "trillion"), _GPT2),
+    **dict.fromkeys(
+        ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"), _LLAMA3
+    ),
+    **dict.fromkeys(("dbrx", "smaug-bpe"), PreTokenizer((LLAMA3,))),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez"), _QWEN2),
+    "tekken": PreTokenizer((TEKKEN,), ignore_merges=True),
+    "deepseek-coder": PreTokenizer((r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", EAST_ASIAN, DIGIT)),
+    "deepseek-v3": PreTokenizer((r"\p{N}{1,3}", HAN, DEEPSEEK3)),
 }
+ADDS_BOS = tuple(name for name, pre in NAMED.items() if pre.ignore_merges)  # where the file does not say
 
 
 def isolate(pattern: str, text: str) -> Iterator[str]:

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from gnomon.reference import tokenizer_gguf, tokenizer_json
+from gnomon.reference import tokenizer_gguf, tokenizer_json, tokenizer_spm
 from gnomon.reference.bpe import Bpe
 from gnomon.reference.errors import ModelError, UsageError
 from gnomon.reference.library_tokenizer import LibraryTokenizer
 from gnomon.reference.pieces import Pieces
+from gnomon.reference.pretokenize import ADDS_BOS
 
 
 class Tokenizer:
@@ -71,20 +72,28 @@ class Tokenizer:
         eos_ids: Iterable[int] = (),
         add_bos: bool | None = None,
         add_eos: bool = False,
+        scores: Sequence[float] = (),
+        space: bool = True,
         rows: int = 0,
     ) -> "Tokenizer":
         """From the metadata tokenizer.ggml.{tokens, merges, token_type, pre, model, ...} of a GGUF file.
 
-        add_bos: None where the file is silent, which for llama-bpe means yes; add_eos: the first of eos_ids
-        follows every text. Raises ModelError.
+        add_bos: None where the file is silent, which for Llama 3 and for SentencePiece (model "llama") means yes;
+        add_eos: the first of eos_ids follows every text; scores: of tokens, and space: whether one precedes every text,
+        SentencePiece only. Raises ModelError; UnknownTokenizerError for a kind that is not known here.
         """
         eos = tuple(eos_ids)
-        start = [bos_id] if add_bos or (add_bos is None and pre == "llama-bpe") else []
+        start = [bos_id] if add_bos or (add_bos is None and (model == "llama" or pre in ADDS_BOS)) else []
         stop = [*eos[:1]] if add_eos else []
         if (add_eos and not eos) or None in start:
             raise ModelError("Expected the file to name the bos or eos token it asks to add but it does not")
         frame = [token_id for token_id in start if token_id is not None], stop
-        return cls(tokenizer_gguf.bpe(tokens, merges, token_types, pre, model, frame), bos_id, eos, rows)
+        core: Bpe | LibraryTokenizer
+        if model == "llama":
+            core = tokenizer_spm.spm(tokens, scores, token_types, frame, space)
+        else:
+            core = tokenizer_gguf.bpe(tokens, merges, token_types, pre, model, frame)
+        return cls(core, bos_id, eos, rows)
 
     def encode(self, text: str, *, add_special: bool = True) -> list[int]:
         """Ids of a text; added tokens in it become their ids.

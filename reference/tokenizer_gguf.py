@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gnomon.reference.bpe import Bpe
-from gnomon.reference.errors import ModelError
+from gnomon.reference.errors import ModelError, UnknownTokenizerError
 from gnomon.reference.pretokenize import NAMED, Added
 from gnomon.reference.tokenizer_json import Frame, pair
 
@@ -21,9 +21,9 @@ def bpe(
 ) -> Bpe:
     """tokens: [vocabulary] by id; token_types: [vocabulary]; merges: "a b", by rank. Raises ModelError."""
     if model != "gpt2":
-        raise ModelError(f"Expected tokenizer.ggml.model to be gpt2 but got {model!r:.80}")
+        raise UnknownTokenizerError(f"Expected tokenizer.ggml.model to be gpt2 or llama but got {model!r:.80}")
     if pre not in NAMED:
-        raise ModelError(f"Expected tokenizer.ggml.pre to be one of {', '.join(NAMED)} but got {pre!r:.80}")
+        raise UnknownTokenizerError(f"Expected a known tokenizer.ggml.pre but got {pre!r:.80}")
     if len(tokens) != len(token_types):
         raise ModelError(f"Expected a type per token but got {len(tokens)} tokens, {len(token_types)} types")
     ids: dict[str, int] = {}

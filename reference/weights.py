@@ -24,7 +24,7 @@ class Weight:
     """One tensor in its stored form.
 
     name:  canonical name, such as "blocks.0.attn.q.weight"
-    dtype: stored type: "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"
+    dtype: stored type, one of reference/load/stored.py's DTYPES
     shape: logical shape, rows first; blocks of a quantised type run along the last axis
     data:  the stored bytes, uint8 [rows, bytes per row]; a view of the file where possible
     role:  "linear" (an arm applies), "table" (rows read as they are), "vector" (norm weights, biases) or "decay"

@@ -33,6 +33,6 @@ def widen_stored(dtype: str, data: NDArray[np.uint8]) -> F32:
         return data.view("<f2").astype(np.float32)
     if dtype == "BF16":
         return (data.view("<u2").astype(np.uint32) << 16).view(np.float32)
-    with np.errstate(invalid="ignore"):  # an infinite scale times 0
+    with np.errstate(invalid="ignore", over="ignore"):  # an infinite scale times 0; the largest exponents of MXFP4
         blocks: F32 = gguf.quants.dequantize(data, gguf.GGMLQuantizationType[dtype])
     return blocks

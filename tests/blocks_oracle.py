@@ -129,6 +129,65 @@ def q6_k(block: bytes) -> list[float]:
     return out
 
 
+def q2_k(block: bytes) -> list[float]:
+    """16 bytes of scale (low) and minimum (high nibble), 64 of bit pairs, d, dmin f16; 16 sub-blocks of 16:
+    ((d * sc) * q) - (dmin * mn)
+
+    Each half of 128 values has 32 of the bytes; bits 2g, 2g + 1 of byte i are value 32 g + i of the half.
+    """
+    d, dmin = half(block[80], block[81]), half(block[82], block[83])
+    out = []
+    for n in range(256):
+        within, scales = n % 128, block[n // 16]
+        q = block[16 + 32 * (n // 128) + within % 32] >> 2 * (within // 32) & 3
+        out.append(sub(mul(mul(d, scales & 15), q), mul(dmin, scales >> 4)))
+    return out
+
+
+def q3_k(block: bytes) -> list[float]:
+    """32 bytes of third bits, 64 of bit pairs as in q2_k, 12 of scales, d f16: (d * (sc - 32)) * (q - 4)
+
+    Value 32 g + i has bit g of byte i as its third bit. Of the 16 six-bit scales, the low nibbles of bytes 0 to 7 are
+    the low bits of 0 to 7, the high nibbles those of 8 to 15; bits 2g, 2g + 1 of byte 8 + i are upper, of 4 g + i.
+    """
+    d = half(block[108], block[109])
+    out = []
+    for n in range(256):
+        j, within = n // 16, n % 128
+        low = block[96 + j % 8] >> 4 * (j // 8) & 15
+        scale = (low | (block[104 + j % 4] >> 2 * (j // 4) & 3) << 4) - 32
+        q = block[32 + 32 * (n // 128) + within % 32] >> 2 * (within // 32) & 3
+        third = block[n % 32] >> n // 32 & 1
+        out.append(mul(mul(d, scale), q + 4 * third - 4))
+    return out
+
+
+# What the 16 nibbles stand for: ggml's table of a non-linear quantiser, and twice the numbers of four bits (OCP E2M1).
+NON_LINEAR = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+TWICE_E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+
+
+def iq4_nl(block: bytes) -> list[float]:
+    """d f16, 16 bytes of nibbles: d * v[q]"""
+    d = half(block[0], block[1])
+    return [mul(d, NON_LINEAR[q]) for q in nibbles(block[2:])]
+
+
+def iq4_xs(block: bytes) -> list[float]:
+    """d f16, u16 of upper scale bits, 4 bytes of lower ones, 128 of nibbles: (d * (sc - 32)) * v[q] in 8 sub-blocks"""
+    d, upper = half(block[0], block[1]), int.from_bytes(block[2:4], "little")
+    out = []
+    for j in range(8):
+        scale = (block[4 + j // 2] >> 4 * (j % 2) & 15 | (upper >> 2 * j & 3) << 4) - 32
+        out += [mul(mul(d, scale), NON_LINEAR[q]) for q in nibbles(block[8 + 16 * j : 24 + 16 * j])]
+    return out
+
+
+def mxfp4(block: bytes) -> list[float]:
+    """e, 16 bytes of nibbles: 2^(e - 128) * v[q], exact but where it is above every f32"""
+    return [mul(math.ldexp(1.0, block[0] - 128), TWICE_E2M1[q]) for q in nibbles(block[1:])]
+
+
 # type -> bytes per block, values per block, where its f16 scales stand, reader
 FORMATS: dict[str, tuple[int, int, tuple[int, ...], Reader]] = {
     "F32": (4, 1, (), f32),
@@ -142,6 +201,11 @@ FORMATS: dict[str, tuple[int, int, tuple[int, ...], Reader]] = {
     "Q4_K": (144, 256, (0, 2), q4_k),
     "Q5_K": (176, 256, (0, 2), q5_k),
     "Q6_K": (210, 256, (208,), q6_k),
+    "Q2_K": (84, 256, (80, 82), q2_k),
+    "Q3_K": (110, 256, (108,), q3_k),
+    "IQ4_NL": (18, 32, (0,), iq4_nl),
+    "IQ4_XS": (136, 256, (0,), iq4_xs),
+    "MXFP4": (17, 32, (), mxfp4),
 }
 
 

@@ -149,6 +149,11 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "width_of_heads_unknown": (options(head_dim=None, num_attention_heads=3), "heads=3"),
     "eps_of_zero": (options(rms_norm_eps=0.0), "eps=0.0"),
     "theta_of_zero": (options(rope_theta=0.0), "rope_theta"),
+    "theta_that_makes_frequencies_infinite": (options(rope_theta=1e-300), "frequencies of at most 2^64"),
+    "factor_that_makes_frequencies_infinite": (
+        options(rope_scaling={"type": "linear", "factor": 1e-300}),
+        "frequencies of at most 2^64",
+    ),
     "theta_twice": (options(rope_parameters={"rope_theta": 5.0}), "one rope_theta"),
     "rope_scaling_dynamic": (options(rope_scaling={"type": "dynamic", "factor": 2.0}), "'dynamic'"),
     "linear_scaling_without_factor": (options(rope_scaling={"type": "linear"}), "factor in the rope parameters"),
@@ -185,7 +190,20 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "window_in_a_llama": (options(sliding_window=5), "sliding_window=5"),
     "unknown_option": (options(logit_softcap=30.0), "logit_softcap=30.0"),
     "unknown_option_set_to_false": (options(scale_by_depth=False), "scale_by_depth=False"),
-    "window_of_zero": (options(model_type="mistral", sliding_window=0), "window of at least 1"),
+    "window_of_zero": (options(model_type="mistral", sliding_window=0), "window=0"),
+    "window_that_32_bits_cut_to_1": (options(model_type="mistral", sliding_window=4294967297), "window=4294967297"),
+    "window_of_2_63": (options(model_type="mistral", sliding_window=1 << 63), f"window={1 << 63}"),
+    "mistral_window_not_used": (
+        options(model_type="mistral", sliding_window=4096, use_sliding_window=False),
+        "use_sliding_window=False",
+    ),
+    "layer_of_a_llama_slides": (
+        options(layer_types=["full_attention", "sliding_attention"]),
+        "full_attention in every entry",
+    ),
+    "windows_in_a_llama": (options(use_sliding_window=True), "use_sliding_window=True"),
+    "biased_qkv": (options(qkv_bias=True), "qkv_bias=True"),
+    "qk_norm_in_a_llama": (options(use_qk_norm=True), "use_qk_norm=True"),
     "layer_types_too_short": (
         options(model_type="qwen3", layer_types=["full_attention"]),
         "each of 2 layers",

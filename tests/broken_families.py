@@ -72,6 +72,8 @@ MOE: dict[str, tuple[Damage, str]] = {
     "every_0th_layer": (options(decoder_sparse_step=0), "decoder_sparse_step=0"),
     "plain_layers_are_text": (options(mlp_only_layers="0"), "mlp_only_layers='0'"),
     "normalised_is_a_number": (options(norm_topk_prob=1), "norm_topk_prob=1"),
+    "shared_expert_of_some_width": (options(shared_expert_intermediate_size=6), "shared_expert_intermediate_size=6"),
+    "heads_not_normalised": (options(use_qk_norm=False), "use_qk_norm=False"),
     "shared_expert": (one_more("model.layers.0.mlp.shared_expert.gate_proj.weight"), "shared_expert.gate_proj"),
     "router_missing": (without("model.layers.0.mlp.gate.weight"), "model.layers.0.mlp.gate.weight"),
     "router_transposed": (another("model.layers.0.mlp.gate.weight", np.transpose), "[5, 8] but got [8, 5]"),
@@ -81,7 +83,8 @@ MOE: dict[str, tuple[Damage, str]] = {
     "fused_experts_one_less": (arrays(fused_short), "[5, 12, 8] but got [4, 12, 8]"),
 }
 NEXT: dict[str, tuple[Damage, str]] = {
-    "unknown_option": (options(output_gate_type="swish"), "output_gate_type='swish'"),
+    "unknown_option": (options(scale_by_depth=True), "scale_by_depth=True"),
+    "another_output_gate": (options(output_gate_type="sigmoid"), "output_gate_type='sigmoid'"),
     "attention_without_gate": (options(attn_output_gate=False), "attn_output_gate=False"),
     "attention_with_bias": (options(attention_bias=True), "attention_bias=True"),
     "window_in_a_hybrid": (options(sliding_window=5), "sliding_window=5"),
@@ -90,6 +93,7 @@ NEXT: dict[str, tuple[Damage, str]] = {
     "every_0th_layer": (options(layer_types=None, full_attention_interval=0), "full_attention_interval=0"),
     "other_layers_than_stored": (options(layer_types=None, full_attention_interval=2), "model.layers.1.self_attn"),
     "value_heads_do_not_divide": (options(linear_num_value_heads=5), "value_heads=5"),
+    "value_heads_that_32_bits_cut": (options(linear_num_value_heads=(1 << 32) + 4), f"heads={(1 << 32) + 4}"),
     "no_key_heads": (options(linear_num_key_heads=0), "linear_num_key_heads=0"),
     "key_heads_2_60": (options(linear_num_key_heads=HUGE), f"linear_num_key_heads={HUGE}"),
     "keys_2_30_wide": (options(linear_key_head_dim=1 << 30), "in_proj_qkvz.weight to have shape"),
@@ -118,7 +122,8 @@ NEXT: dict[str, tuple[Damage, str]] = {
     "queries_without_gate": (another(f"{ATTENTION}.q_proj.weight", lambda w: w[:16]), "[32, 8] but got [16, 8]"),
 }
 TEXT: dict[str, tuple[Damage, str]] = {
-    "unknown_option": (options(output_gate_type="swish"), "output_gate_type='swish'"),
+    "unknown_option": (options(scale_by_depth=True), "scale_by_depth=True"),
+    "another_output_gate": (options(output_gate_type="sigmoid"), "output_gate_type='sigmoid'"),
     "experts": (options(num_experts=4), "num_experts=4"),
     "plain_layers": (options(mlp_only_layers=[1]), "mlp_only_layers=[1]"),
     "state_of_bf16": (options(mamba_ssm_dtype="bfloat16"), "mamba_ssm_dtype='bfloat16'"),
@@ -128,8 +133,8 @@ TEXT: dict[str, tuple[Damage, str]] = {
 MULTIMODAL: dict[str, tuple[Damage, str]] = {
     "unknown_option": (options(fusion="late"), "fusion='late'"),
     "unknown_option_inside": (
-        text(output_gate_type="swish"),
-        "text_config of config.json sets output_gate_type='swish'",
+        text(scale_by_depth=True),
+        "text_config of config.json sets scale_by_depth=True",
     ),
     "no_text_config": (options(text_config=None), "text_config in config.json but it is missing"),
     "text_config_is_a_list": (options(text_config=[1]), "text_config=[1]"),

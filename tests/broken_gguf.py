@@ -1,7 +1,7 @@
 """Ways to break a GGUF file: name -> (damage, a part of what the message must say)."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,8 @@ def key(name: str, value: Any) -> Damage:
     """One more metadata entry, or another value of any type in place of the one it has."""
 
     def kind(value: Any) -> gguf.GGUFValueType:
+        if type(value) is int and value >= 1 << 32:
+            return gguf.GGUFValueType.UINT64
         return NUMBERS.get(type(value)) or gguf.GGUFValueType.get_type(value)
 
     def change(writer: gguf.GGUFWriter) -> None:
@@ -92,9 +94,9 @@ def without(name: str) -> Damage:
     return rewritten(lambda writer: writer.kv_data[0].pop(name))
 
 
-def one_more_tensor(name: str) -> Damage:
-    """A tensor [8] more."""
-    return rewritten(lambda writer: writer.add_tensor(name, np.ones(8, np.float32)))
+def one_more_tensor(name: str, values: Sequence[float] = (1.0,) * 8) -> Damage:
+    """A tensor more, f32."""
+    return rewritten(lambda writer: writer.add_tensor(name, np.array(values, np.float32)))
 
 
 def count(at: int, difference: int) -> Damage:
@@ -117,7 +119,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "one_tensor_too_few": (count(8, -1), "end with its last tensor"),
     "one_entry_too_many": (count(16, 1), "GGUF"),
     "key_of_2_60_bytes": (put(24, "Q", HUGE), f"{HUGE} bytes of a metadata key"),
-    "array_of_2_60_strings": (after("tokenizer.ggml.tokens", 8, "Q", HUGE), f"{HUGE} strings"),
+    "array_of_2_60_strings": (after("tokenizer.ggml.tokens", 8, "Q", HUGE), f"{HUGE} values of"),
     "array_of_2_60_numbers": (after("tokenizer.ggml.token_type", 8, "Q", HUGE), "token_type"),
     "array_of_arrays": (after("tokenizer.ggml.token_type", 4, "I", 9), "GGUF type is 9"),
     "unknown_value_type": (after("llama.block_count", 0, "I", 13), "GGUF type is 13"),
@@ -130,7 +132,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "row_of_zero": (after(NORM, 4, "Q", 0), "1 to 2^63 values"),
     "product_beyond_2_64": (after(Q, 12, "Q", 1 << 58), "1 to 2^63 values"),
     "unknown_tensor_type": (after(NORM, 12, "I", 999), "number 999"),
-    "type_q2_k": (after(NORM, 12, "I", int(gguf.GGMLQuantizationType.Q2_K)), "Q2_K"),
+    "type_iq2_xs": (after(NORM, 12, "I", int(gguf.GGMLQuantizationType.IQ2_XS)), "IQ2_XS"),
     "type_of_other_size": (after(NORM, 12, "I", int(gguf.GGMLQuantizationType.F16)), "at offset"),
     "row_no_multiple_of_a_block": (
         after(NORM, 12, "I", int(gguf.GGMLQuantizationType.Q4_K)),
@@ -153,12 +155,20 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         rewritten(arrays=lambda held: held.update({"lm_head.weight": held["lm_head.weight"].T.copy()})),
         "output.weight",
     ),
-    "rope_freqs": (one_more_tensor("rope_freqs.weight"), "rope_freqs.weight"),
+    "rope_freqs_that_no_llama_3_has": (
+        one_more_tensor("rope_freqs.weight", [1, 1, 1, 2, 3, 8, 8, 8]),
+        "entry 3 is 2.0",
+    ),
+    "rope_freqs_below_one": (one_more_tensor("rope_freqs.weight", [0.5] * 8), "its largest is 0.5"),
+    "rope_freqs_with_nan": (one_more_tensor("rope_freqs.weight", [1.0] * 7 + [float("nan")]), "its largest is nan"),
+    "rope_freqs_of_other_length": (one_more_tensor("rope_freqs.weight", [1.0] * 7), "shape [8]"),
     "unknown_architecture": (key("general.architecture", "mamba"), "general.architecture"),
     "no_architecture": (without("general.architecture"), "general.architecture"),
     "architecture_is_a_number": (key("general.architecture", 7), "general.architecture"),
     "an_adapter": (key("general.type", "adapter"), "general.type"),
-    "one_of_two_files": (key("split.count", 2), "split.count"),
+    "one_of_two_files": (key("split.count", 2), "first of 2 files"),
+    "positions_that_32_bits_cut_to_1": (key("llama.context_length", (1 << 32) + 1), f"max_positions={(1 << 32) + 1}"),
+    "split_count_is_text": (key("split.count", "2"), "split.count"),
     "older_blocks": (key("general.quantization_version", 1), "quantization_version"),
     "alignment_of_zero": (key("general.alignment", 0), "general.alignment"),
     "alignment_of_24": (key("general.alignment", 24), "general.alignment"),
@@ -173,14 +183,11 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "partial_rotation": (key("llama.rope.dimension_count", 8), "rope.dimension_count"),
     "vocabulary_of_other_size": (key("llama.vocab_size", 261), "vocab_size"),
     "rope_scaling": (key("llama.rope.scaling.type", "yarn"), "rope.scaling.type"),
-    "rope_scaling_factor": (key("llama.rope.scaling.factor", 8.0), "rope.scaling.factor"),
+    "rope_scaling_factor_of_zero": (key("llama.rope.scaling.factor", 0.0), "rope.scaling.factor=0.0"),
     "sliding_window": (key("llama.attention.sliding_window", 5), "sliding_window"),
     "experts": (key("llama.expert_count", 8), "expert_count"),
     "unknown_option": (key("llama.logit_scale", 0.5), "llama.logit_scale=0.5"),
     "too_few_tokens": (key("tokenizer.ggml.tokens", ["a", "b"]), "260 rows"),
     "tokens_are_numbers": (key("tokenizer.ggml.tokens", [1, 2]), "a list of str"),
-    "unknown_tokenizer": (key("tokenizer.ggml.model", "t5"), "tokenizer"),
-    "unknown_pre_tokenizer": (key("tokenizer.ggml.pre", "martian"), "martian"),
-    "no_pre_tokenizer": (without("tokenizer.ggml.pre"), "tokenizer.ggml.pre"),
     "end_id_beyond_the_vocabulary": (key("tokenizer.ggml.eos_token_id", 260), "260"),
 }

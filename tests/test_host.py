@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from blocks_oracle import FORMATS as BLOCK_FORMATS
 from gnomon.compare.same import assert_same_bytes
 from gnomon.engines import engine, engines
 from gnomon.gpu import host, host_build
@@ -37,8 +38,7 @@ SIZES = {
     "nine chunks": (66, 1100),
     "tiny": (3, 7),
 }
-SUPER = ("Q4_K", "Q5_K", "Q6_K")  # blocks of 256 values; gguf reads them and does not write them
-SCALES = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}  # bytes of a block where an f16 scale starts
+SUPER = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS")  # gguf reads them and does not write them
 ROWS = (1, 2, 3, 5, 8, 13, 70)
 
 
@@ -49,7 +49,7 @@ def stored(dtype: str, N: int, K: int) -> NDArray[np.uint8]:
     x = rng.normal(size=(N, K)).astype(np.float32)
     if dtype in SUPER:
         data = rng.integers(0, 256, (N, K // values, size), dtype=np.uint8)
-        for at in SCALES[dtype]:
+        for at in BLOCK_FORMATS[dtype][2]:
             scales = rng.normal(size=data.shape[:2]).astype("<f2")[..., None]
             data[..., at : at + 2] = scales.view(np.uint8).reshape(*data.shape[:2], 2)
         return data.reshape(N, -1)
@@ -99,6 +99,20 @@ def test_a_minimum_that_does_not_shift_exactly_takes_the_plain_path() -> None:
     data[..., 2:4] = np.full((64, 2, 1), 2.0**-24, "<f2").view(np.uint8).reshape(64, 2, 2)
     assert FORMATS[pack(Weight("w", "Q4_1", (64, 64), data.reshape(64, -1)), "f32").format] == "Q4M"
     assert FORMATS[pack(Weight("w", "Q4_1", (64, 64), stored("Q4_1", 64, 64)), "f32").format] == "Q4Half"
+
+
+@pytest.mark.parametrize(("least", "form"), [(78, "Q8"), (77, "F32"), (0, "F32")])
+def test_no_exponent_of_mxfp4_escapes_settling(team: Team, least: int, form: str) -> None:
+    """Values below 2^-50 settle where a weight is widened, and a kernel that scales by 2^-51 would not settle them."""
+    data = stored("MXFP4", 64, 96).reshape(64, 3, 17)
+    data[..., 0] = np.random.default_rng(1).integers(least, 100, (64, 3))
+    data[0, 0, 0] = least
+    weight = Weight("w", "MXFP4", (64, 96), data.reshape(64, -1), "table")
+    ids = Rows(np.arange(64, dtype=np.int32), np.arange(64, dtype=np.int64), ())
+    reference, shadow = NumpyOps(), HostArrayOps(team)
+    assert FORMATS[pack(weight, "f32").format] == form
+    expected = reference.embed("", ids, reference.pack(weight))
+    assert_same_bytes(shadow.embed("", ids, shadow.pack(weight)), expected, form)
 
 
 def test_an_int8_sum_that_could_overflow_is_refused() -> None:

@@ -5,8 +5,9 @@ import gguf
 import numpy as np
 import pytest
 
+from blocks_oracle import FORMATS as BLOCK_FORMATS
 from gnomon.gpu.host_library import FORMATS, WEIGHT_FORMATS
-from gnomon.gpu.host_pack import Packed, pack
+from gnomon.gpu.host_pack import STORED, Packed, pack
 from gnomon.gpu.kernel_table import BIAS, RESIDUAL, TILE_ROWS
 from gnomon.reference.load.stored import BLOCKS, DTYPES
 from gnomon.reference.ops import arms
@@ -37,11 +38,11 @@ def weight(name: str, N: int, K: int) -> Weight:
         data = x.astype(np.float16).view(np.uint8)
     elif dtype == "BF16":
         data = (x.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
-    elif dtype in ("Q4_K", "Q5_K", "Q6_K"):  # which gguf only reads: any bits, with scales that are numbers
-        size, width = BLOCKS[dtype]
+    elif dtype in ("Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"):  # which gguf only reads: any bits, with
+        size, width = BLOCKS[dtype]  # scales that are numbers
         random = np.random.default_rng(K)
         data = random.integers(0, 256, (N, K // size, width), dtype=np.uint8)
-        for at in (208,) if dtype == "Q6_K" else (0, 2):
+        for at in BLOCK_FORMATS[dtype][2]:
             data[..., at : at + 2] = random.normal(size=(N, K // size, 1)).astype(np.float16).view(np.uint8)
         data = data.reshape(N, -1)
     else:
@@ -64,7 +65,9 @@ def linear(run: On, x: F32, w: Packed, scales: tuple[F32, F32] | None, bias: F32
 
 
 def cases() -> list[tuple[str, int]]:
-    stored = [(dtype, K) for dtype in DTYPES for K in WIDTHS.get(dtype, (256,) if dtype.endswith("_K") else (160,))]
+    """Types that a kernel reads; the others are widened at load, to F32."""
+    read = [dtype for dtype in DTYPES if dtype == "F32" or dtype in STORED]
+    stored = [(dtype, K) for dtype in read for K in WIDTHS.get(dtype, (256,) if BLOCKS[dtype][0] == 256 else (160,))]
     return [*stored, (EXACT, 160)]
 
 

@@ -75,6 +75,8 @@ def quantised(arrays: Arrays, dtype: str) -> tuple[Arrays, dict[str, str]]:
             blocks = rng.integers(0, 256, (len(array), array.shape[1] // per_block, size), np.uint8)
             for at in places:
                 blocks[..., at + 1] = blocks[..., at + 1] & 0x83 | 0x24
+            if dtype == "MXFP4":
+                blocks[..., 0] = blocks[..., 0] & 3 | 0x78
             out[name], dtypes[name] = blocks.reshape(len(array), -1), dtype
     return out, dtypes
 

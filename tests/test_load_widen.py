@@ -80,10 +80,20 @@ def test_no_subnormal_and_no_negative_zero_leaves_widen(dtype: str) -> None:
     assert got.view(np.uint32).tolist() == [bits(settle(value)) for value in values]
 
 
-@pytest.mark.parametrize("dtype", BLOCKED)
+@pytest.mark.parametrize("dtype", [dtype for dtype in BLOCKED if FORMATS[dtype][2]])
 def test_an_infinite_scale_is_no_crash(dtype: str) -> None:
     size, _, places, _ = FORMATS[dtype]
     block = np.zeros((1, size), np.uint8)
     block[0, places[0] + 1] = 0x7C  # +infinity
 
     assert not np.isfinite(widen_stored(dtype, block)).any()
+
+
+def test_no_exponent_of_mxfp4_is_a_crash() -> None:
+    """All 256 of them with every nibble: the largest give infinity, and none a warning."""
+    nibbles = np.arange(0, 256, 17, dtype=np.uint8)
+    data = np.array([[e, *nibbles] for e in range(256)], np.uint8)
+    got = widen_stored("MXFP4", data)
+
+    assert got.view(np.uint32).ravel().tolist() == expected_bits("MXFP4", data)
+    assert np.isinf(got[255]).any()

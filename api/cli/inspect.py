@@ -37,7 +37,8 @@ def model(model: ModelArgument, as_json: JsonOption = False) -> int:
     console = Output()
     console.print(f"[bold]{loaded.name}[/]  sha256 {loaded.digest}")
     console.print(f"config sha256 {digest(touching)}, of the fields that touch arithmetic")
-    console.print(f"tokenizer: {tokenizer or 'none (token ids only)'}")
+    reason = f"; {loaded.no_tokenizer}" if loaded.no_tokenizer else ""
+    console.print(f"tokenizer: {tokenizer or 'none (token ids only)'}{reason}", markup=False)
     console.print(", ".join(f"{key} {value}" for key, value in config.items() if key != "windows"), markup=False)
     if any(window is not None for window in loaded.config.windows):
         console.print(f"windows: {' '.join(str(window or 'all') for window in loaded.config.windows)}")

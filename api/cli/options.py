@@ -97,7 +97,7 @@ def prompt_ids(model: Model, ids: str | None, prompt: str | None, default: str |
     if text is None:
         raise UsageError("Expected --ids or --prompt but got neither")
     if model.tokenizer is None:
-        raise UsageError(f"Expected a tokenizer for text but model {model.name} has none; give --ids instead")
+        raise UsageError(f"Expected a tokenizer for text but {model.without_tokenizer}; give --ids instead")
     encoded = model.tokenizer.encode(text)
     if not encoded:
         raise UsageError(f"Expected a prompt of at least one token but got {text!r}")

@@ -35,6 +35,7 @@ from gnomon.gates.faults.states import FAULTS
 from gnomon.reference.aside import write_aside
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import UsageError
+from gnomon.reference.model import Model
 from gnomon.reference.state import State
 
 IS_THERE = present("a state file")
@@ -80,7 +81,7 @@ def import_state(
     if reexport is not None:
         writable(reexport)
     loaded = load(model)
-    following = _following(loaded.tokenizer, ids, prompt, steps)
+    following = _following(loaded, ids, prompt, steps)
     running = make_engine(engine, loaded, arm, kv)
     try:
         state = read_state(running, file)
@@ -178,13 +179,15 @@ def went_on(engine: Engine[Any], state: State, following: list[int], steps: int)
     return {"ids": made, "logits_sha256": rows.hexdigest()}
 
 
-def _following(tokenizer: Any, ids: str | None, prompt: str | None, steps: int) -> list[int]:
+def _following(model: Model, ids: str | None, prompt: str | None, steps: int) -> list[int]:
     """The token ids that come first after a restored state: a state does not hold the logits of its last row."""
     if ids is not None and prompt is not None:
         raise UsageError("Expected --ids or --prompt but got both")
-    if prompt is not None and tokenizer is None:
-        raise UsageError("Expected a tokenizer for text but the model has none; give --ids instead")
-    following: list[int] = read_ids(ids) if ids else tokenizer.encode(prompt, add_special=False) if prompt else []
+    following: list[int] = read_ids(ids) if ids else []
+    if prompt:
+        if model.tokenizer is None:
+            raise UsageError(f"Expected a tokenizer for text but {model.without_tokenizer}; give --ids instead")
+        following = model.tokenizer.encode(prompt, add_special=False)
     if steps and not following:
         raise UsageError(f"Expected --ids or --prompt beside --steps {steps}, to go on with, but got neither")
     return following

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from gnomon.reference.config import Config, Rope
-from gnomon.reference.errors import ModelError
+from gnomon.reference.config import Config
+from gnomon.reference.errors import ModelError, UnknownTokenizerError
+from gnomon.reference.load import gguf_rope
 from gnomon.reference.load.chat_template import chat_of_gguf
-from gnomon.reference.load.gguf_header import GgufFile, read_gguf
+from gnomon.reference.load.gguf_header import GgufFile
+from gnomon.reference.load.gguf_split import read_files
 from gnomon.reference.load.options import Options, head_width
 from gnomon.reference.load.stored import Source, assemble
 from gnomon.reference.model import Model
@@ -44,9 +46,6 @@ NEUTRAL: dict[str, Any] = {
     "attention.sliding_window": 0,
     "expert_count": 0,
     "expert_used_count": 0,
-    "rope.scale_linear": 1.0,
-    "rope.scaling.factor": 1.0,
-    "rope.scaling.type": "none",
     "tensor_data_layout": "Meta AI original pth",
     "use_parallel_residual": False,
 }
@@ -54,21 +53,22 @@ NEUTRAL: dict[str, Any] = {
 GENERAL: dict[str, tuple[Any, ...]] = {
     "general.type": ("model",),
     "general.quantization_version": (2,),
-    "split.count": (0, 1),
 }
 
 
 def load_gguf(path: Path, name: str) -> Model:
     """The model in the file. Raises ModelError where it is broken or asks for something unknown."""
-    file = read_gguf(path)
+    file = read_files(path)
     config = read_config(file)
-    weights = assemble(config, file.tensors, lambda name, shape: Source(file_name(name), shape))
+    tensors = {key: tensor for key, tensor in file.tensors.items() if key != gguf_rope.FREQS}
+    weights = assemble(config, tensors, lambda name, shape: Source(file_name(name), shape))
     if config.family == "llama":
         for i in range(config.layers):
             for part, heads in (("q", config.heads), ("k", config.kv_heads)):
                 key = f"blocks.{i}.attn.{part}.weight"
                 weights[key] = halves(weights[key], heads)
-    return Model(name, config, weights, read_tokenizer(file.metadata, config.vocab), chat_of_gguf(file.metadata))
+    tokenizer, lacks = read_tokenizer(file.metadata, config.vocab)
+    return Model(name, config, weights, tokenizer, chat_of_gguf(file.metadata), lacks)
 
 
 def file_name(name: str) -> str:
@@ -122,35 +122,41 @@ def read_config(file: GgufFile) -> Config:
         head_dim=head_dim,
         ffn=options.integer("feed_forward_length"),
         eps=options.number("attention.layer_norm_rms_epsilon"),
-        rope=Rope(theta=options.number("rope.freq_base", 10000.0), dim=head_dim),
+        rope=gguf_rope.rope(options, file.tensors, head_dim),
         max_positions=options.integer("context_length"),
         windows=(None,) * layers,
         tied=HEAD not in file.tensors,
         qkv_bias=name == "qwen2",
         qk_norm=name == "qwen3",
     )
-    options.refuse_rest(NEUTRAL)
+    options.refuse_rest(NEUTRAL, gguf_rope.HARMLESS)
     return config
 
 
-def read_tokenizer(metadata: dict[str, Any], vocab: int) -> Tokenizer | None:
-    """The tokenizer in the metadata, one token for each row of the embedding; None where there is none"""
+def read_tokenizer(metadata: dict[str, Any], vocab: int) -> tuple[Tokenizer | None, str]:
+    """The tokenizer in the metadata, one token for each row of the embedding; or None, and why there is none"""
     options = Options(metadata, "the GGUF metadata", "tokenizer.ggml.")
     if options.left.get("model", "no_vocab") == "no_vocab":
-        return None
+        return None, "the file holds none"
+    model, pre = options.text("model"), options.take("pre")
     tokens = options.items("tokens", str)
     if len(tokens) != vocab:
         raise ModelError(f"Expected a token for each of {vocab} rows of token_embd.weight but got {len(tokens)} tokens")
     ends = [options.integer_or_none(key) for key in ("eos_token_id", "eot_token_id", "eom_token_id")]
-    return Tokenizer.from_gguf(
-        tokens,
-        options.items("merges", str, []),
-        options.items("token_type", int, [1] * vocab),
-        pre=options.text("pre"),
-        model=options.text("model"),
-        bos_id=options.integer_or_none("bos_token_id"),
-        eos_ids=[i for i in ends if i is not None],
-        add_bos=options.flag("add_bos_token", False) if "add_bos_token" in options.left else None,
-        add_eos=options.flag("add_eos_token", False),
-        rows=vocab,
-    )
+    try:
+        return Tokenizer.from_gguf(
+            tokens,
+            options.items("merges", str, []),
+            options.items("token_type", int, [1] * vocab),
+            pre=pre,
+            model=model,
+            bos_id=options.integer_or_none("bos_token_id"),
+            eos_ids=[i for i in ends if i is not None],
+            add_bos=options.flag("add_bos_token", False) if "add_bos_token" in options.left else None,
+            add_eos=options.flag("add_eos_token", False),
+            scores=options.items("scores", float, []),
+            space=options.flag("add_space_prefix", True),
+            rows=vocab,
+        ), ""
+    except UnknownTokenizerError as error:
+        return None, str(error)

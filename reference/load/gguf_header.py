@@ -24,6 +24,8 @@ from gnomon.reference.strict_json import show
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 HEADER_LIMIT = 32 << 20  # bytes; a vocabulary of half a million tokens with its merges stays below
+# What Python makes of a value takes up to a hundred times its bytes in the file, so their numbers are limited too.
+MAX_VALUES, MAX_ENTRIES, MAX_TENSORS = 1 << 22, 1 << 16, 1 << 17
 BOOL, STRING, ARRAY = 7, 8, 9
 NUMBERS = {0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 10: "<u8", 11: "<i8", 12: "<f8"}
 
@@ -52,8 +54,8 @@ def read_gguf(path: Path) -> GgufFile:
         kind = "a big-endian file" if version & 0xFFFF == 0 else f"version {version}"
         raise ModelError(f"Expected a little-endian GGUF file of version 2 or 3 but got {kind}")
     tensor_count, entry_count = scan.u64("the number of tensors"), scan.u64("the number of metadata entries")
-    scan.room(entry_count, 13, "metadata entries")  # 8 + 4 bytes and a value of at least one
-    scan.room(tensor_count, 32, "tensors")  # 8 + 4 + 8 + 4 + 8 bytes
+    scan.room(entry_count, 13, "metadata entries", MAX_ENTRIES)  # 8 + 4 bytes and a value of at least one
+    scan.room(tensor_count, 32, "tensors", MAX_TENSORS)  # 8 + 4 + 8 + 4 + 8 bytes
     metadata: dict[str, Any] = {}
     for _ in range(entry_count):
         key = scan.text("a metadata key")
@@ -117,6 +119,7 @@ class Scan:
     def __init__(self, file: memoryview) -> None:
         self.data = file[:HEADER_LIMIT]
         self.at = 0
+        self.values = 0  # of lists, read so far
 
     def take(self, size: int, what: str) -> memoryview:
         """The next `size` bytes."""
@@ -124,14 +127,17 @@ class Scan:
         self.at += size
         return self.data[self.at - size : self.at]
 
-    def room(self, count: int, least: int, what: str) -> None:
-        """Refuses a count of things, each of at least `least` bytes, that cannot fit into what is left."""
+    def room(self, count: int, least: int, what: str, limit: int | None = None) -> None:
+        """Refuses a count of things, each of at least `least` bytes, that is more than what is left can hold, or more
+        than the limit."""
         left = len(self.data) - self.at
         if count * least > left:
             raise ModelError(
                 f"Expected the GGUF header to hold what it announces but {count} {what} do not fit into the "
                 f"{left} bytes after byte {self.at}"
             )
+        if limit is not None and count > limit:
+            raise ModelError(f"Expected a GGUF header of at most {limit} {what} but it announces {count}")
 
     def u32(self, what: str) -> int:
         return int.from_bytes(self.take(4, what), "little")
@@ -154,8 +160,9 @@ class Scan:
         if kind == ARRAY:
             kind = self.u32(f"the element type of {what}")
             count = self.u64(f"the length of {what}")
+            self.room(count, 8 if kind == STRING else 1, f"values of {what}", MAX_VALUES - self.values)
+            self.values += count
             if kind == STRING:
-                self.room(count, 8, f"strings of {what}")
                 return [self.text(what) for _ in range(count)]
             return self.numbers(kind, count, what)
         return self.numbers(kind, 1, what)[0]

@@ -2,7 +2,7 @@
 
 from gnomon.reference.config import Delta, Moe
 from gnomon.reference.errors import ModelError
-from gnomon.reference.load.hf_options import DEFAULTS, MIXTURES
+from gnomon.reference.load.hf_options import DEFAULTS, HYBRIDS, MIXTURES
 from gnomon.reference.load.options import Options
 from gnomon.reference.strict_json import show
 
@@ -16,9 +16,12 @@ def windows(options: Options, name: str, layers: int) -> tuple[int | None, ...]:
     layers that `layer_types` calls "sliding_attention" or, without it, in those from `max_window_layers` on.
     """
     if name not in ("mistral", "qwen2", "qwen3"):
-        return (None,) * layers
+        return no_windows(options, name, layers)
     window = options.integer_or_none("sliding_window", DEFAULTS[name]["sliding_window"])
     if name == "mistral":
+        same_everywhere(options, layers, "full_attention" if window is None else "sliding_attention")
+        if (used := options.flag("use_sliding_window", window is not None)) is not (window is not None):
+            raise options.wrong("use_sliding_window", used, f"use_sliding_window to agree with sliding_window={window}")
         return (window,) * layers
     used = options.flag("use_sliding_window", False)
     first = options.integer("max_window_layers", 28)
@@ -29,6 +32,23 @@ def windows(options: Options, name: str, layers: int) -> tuple[int | None, ...]:
     if "sliding_attention" in types and (window is None or not used):
         raise ModelError("Expected sliding_window and use_sliding_window for layers of sliding_attention but got none")
     return tuple(window if kind == "sliding_attention" else None for kind in types)
+
+
+def no_windows(options: Options, name: str, layers: int) -> tuple[None, ...]:
+    """None for each layer of a family without windows; `use_sliding_window: false` makes the other options idle."""
+    if name not in HYBRIDS:  # a hybrid's layer_types tell delta layers from the others
+        same_everywhere(options, layers, "full_attention")
+    if options.left.get("use_sliding_window") is False:
+        options.take("sliding_window")
+        options.take("max_window_layers")
+    return (None,) * layers
+
+
+def same_everywhere(options: Options, layers: int, kind: str) -> None:
+    """Refuses `layer_types` that say of any layer what the family does not do there."""
+    for other in layer_types(options, layers, ("full_attention", "sliding_attention")) or []:
+        if other != kind:
+            raise ModelError(f"Expected {kind} in every entry of layer_types for this model but got {show(other)}")
 
 
 def kinds(options: Options, layers: int) -> tuple[str, ...]:

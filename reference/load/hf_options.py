@@ -32,6 +32,7 @@ HYBRIDS = ("qwen3_next", "qwen3_5_text")  # delta layers beside gated attention;
 
 # Options with one value that this contract can honour.
 NEUTRAL: dict[str, Any] = {
+    "activation": "swiglu",
     "add_cross_attention": False,
     "attention_bias": False,
     "chunk_size_feed_forward": 0,
@@ -42,16 +43,28 @@ NEUTRAL: dict[str, Any] = {
     "mlp_bias": False,
     "pretraining_tp": 1,
     "pruned_heads": {},
+    "qkv_bias": False,
     "rope_interleaved": False,
     "tie_encoder_decoder": False,
     "use_mrope": False,
+    "use_sliding_window": False,
 }
 # The same, in some families only.
 FAMILY_NEUTRAL: dict[str, dict[str, Any]] = {
-    "qwen3_moe": {"use_sliding_window": False},
-    "qwen3_next": {"attn_output_gate": True},
-    "qwen3_5_text": {"attn_output_gate": True, "mamba_ssm_dtype": "float32", "mlp_only_layers": []},
+    "qwen2": {"qkv_bias": True},
+    "qwen3": {"use_qk_norm": True},
+    "qwen3_moe": {"use_qk_norm": True, "shared_expert_intermediate_size": 0},
+    "qwen3_next": {"attn_output_gate": True, "output_gate_type": "swish", "use_qk_norm": True},
+    "qwen3_5_text": {
+        "attn_output_gate": True,
+        "mamba_ssm_dtype": "float32",
+        "mlp_only_layers": [],
+        "output_gate_type": "swish",
+        "use_qk_norm": True,
+    },
     "gpt2": {
+        "n_special": 0,
+        "qkv_bias": True,
         "reorder_and_upcast_attn": False,
         "scale_attn_by_inverse_layer_idx": False,
         "scale_attn_weights": True,
@@ -61,17 +74,18 @@ FAMILY_NEUTRAL: dict[str, dict[str, Any]] = {
 # Book-keeping, training and text generation: no value of these reaches the arithmetic of a forward pass.
 HARMLESS = frozenset(
     """
-    _attn_implementation _attn_implementation_autoset _commit_hash _name_or_path architectures
-    attention_dropout attn_implementation bad_words_ids begin_suppress_tokens bos_token_id
-    decoder_start_token_id diversity_penalty do_sample dtype early_stopping encoder_no_repeat_ngram_size
-    eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
-    forced_eos_token_id id2label initializer_range is_llama_config label2id length_penalty max_length
+    _attn_implementation _attn_implementation_autoset _commit_hash _name_or_path _num_labels
+    architectures attention_dropout attn_implementation auto_map bad_words_ids begin_suppress_tokens
+    bos_token_id classifier_dropout decoder_start_token_id diversity_penalty do_sample dtype
+    early_stopping encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty
+    finetuning_task forced_bos_token_id forced_eos_token_id gradient_checkpointing id2label
+    initializer_range is_llama_config keys_to_ignore_at_inference label2id length_penalty max_length
     max_sequence_length min_length name_or_path no_repeat_ngram_size num_beam_groups num_beams
-    num_return_sequences output_attentions output_hidden_states output_scores pad_token_id prefix
-    problem_type remove_invalid_values repetition_penalty return_dict return_dict_in_generate
-    sep_token_id suppress_tokens task_specific_params temperature tf_legacy_loss tokenizer_class top_k
-    top_p torch_dtype torchscript transformers.js_config transformers_version typical_p unk_token_id
-    unsloth_fixed unsloth_version use_bfloat16 use_cache
+    num_labels num_return_sequences output_attentions output_hidden_states output_scores
+    pad_token_id prefix problem_type remove_invalid_values repetition_penalty return_dict
+    return_dict_in_generate sep_token_id suppress_tokens task_specific_params temperature
+    tf_legacy_loss tokenizer_class top_k top_p torch_dtype torchscript transformers.js_config
+    transformers_version typical_p unk_token_id unsloth_fixed unsloth_version use_bfloat16 use_cache
     """.split()  # noqa: SIM905 one word per line would take a page
 )
 # The same, in some families only: training of a router, heads that draft tokens, windows that are not used, dropout
@@ -81,12 +95,15 @@ FAMILY_HARMLESS: dict[str, tuple[str, ...]] = {
     "qwen3_next": ("output_router_logits", "router_aux_loss_coef"),
     "qwen3_5_text": ("mtp_num_hidden_layers", "mtp_use_dedicated_embeddings"),
     "gpt2": (
-        *("attn_pdrop", "embd_pdrop", "n_ctx", "resid_pdrop", "summary_activation", "summary_first_dropout"),
+        *("attn_pdrop", "embd_pdrop", "n_ctx", "predict_special_tokens", "resid_pdrop"),
+        *("summary_activation", "summary_first_dropout"),
         *("summary_proj_to_labels", "summary_type", "summary_use_proj"),
     ),
 }
-# Around the text model of a multimodal config. The ids are those of tokens that pictures would replace.
+# Around the text model of a multimodal config. The ids are those of tokens that pictures would replace;
+# language_model_only asks a server not to load what reads pictures.
 MULTIMODAL = (
     *("image_token_id", "video_token_id", "vision_config", "vision_start_token_id", "vision_end_token_id"),
+    "language_model_only",
     *HARMLESS,
 )

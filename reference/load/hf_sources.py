@@ -43,13 +43,13 @@ NAMES = {
     "ln_final.weight": "norm.weight",
 }
 EXPERT = re.compile(r"mlp\.experts\.(\d+)\.(gate|up|out)\.weight")
-PREFIX, MULTIMODAL_PREFIX = "model.", "model.language_model."
+PREFIX, MULTIMODAL_PREFIX = "model.", "model.language_model."  # files of a base model have none
 
 
 def decoder_sources(config: Config, names: Collection[str]) -> Callable[[str, tuple[int, ...]], Source]:
     """Where a file with tensors of these names has each weight: canonical name and shape -> Source"""
     inside = any(name.startswith(MULTIMODAL_PREFIX) for name in names)
-    prefix = MULTIMODAL_PREFIX if inside else PREFIX
+    prefix = MULTIMODAL_PREFIX if inside else "" if NAMES["embed.weight"] in names else PREFIX
 
     def source(name: str, shape: tuple[int, ...]) -> Source:
         if name == "head.weight":

@@ -28,9 +28,11 @@ IGNORED = {
     "qwen3_next": re.compile(r"mtp\..+"),
     "qwen3_5_text": re.compile(r"mtp\..+"),
 }
-INV_FREQ = re.compile(r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
+INV_FREQ = re.compile(r"(model\.)?(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
 # The norms of a hybrid that multiply by 1 + w: all but the gated one of its delta layers.
 PLUS_ONE = re.compile(r"ln_final\.weight|blocks\.\d+\.(ln[12]|attn\.[qk]_norm)\.weight")
+# Other forms of a tokenizer, which are not read.
+OTHER_TOKENIZERS = (("tokenizer.model",), ("tekken.json",), ("vocab.json", "merges.txt"))
 VISION = ("model.visual.", "visual.")
 
 
@@ -48,9 +50,23 @@ def load_directory(path: Path, name: str) -> Model:
     weights = assemble(config, tensors, sources)
     if config.family in HYBRIDS:
         weights = {key: replace(w, plus_one=bool(PLUS_ONE.fullmatch(key))) for key, w in weights.items()}
+    tokenizer = read_tokenizer(path / "tokenizer.json", given, config.vocab)
     return Model(
-        name, config, weights, read_tokenizer(path / "tokenizer.json", given, config.vocab), chat_of_directory(path)
+        name,
+        config,
+        weights,
+        tokenizer,
+        chat_of_directory(path),
+        "" if tokenizer is not None else other_tokenizer(path),
     )
+
+
+def other_tokenizer(path: Path) -> str:
+    """Why the directory has no tokenizer: it lacks tokenizer.json, whatever other form it has."""
+    found = [" and ".join(names) for names in OTHER_TOKENIZERS if all((path / name).exists() for name in names)]
+    if not found:
+        return "its directory has no tokenizer.json"
+    return f"only tokenizer.json is read, and its directory has {found[0]}; transformers converts it"
 
 
 def read_tokenizer(path: Path, given: dict[str, Any], rows: int) -> Tokenizer | None:

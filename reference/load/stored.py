@@ -14,7 +14,10 @@ from gnomon.reference.families import family
 from gnomon.reference.strict_json import show
 from gnomon.reference.weights import Role, Weight
 
-DTYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K")
+DTYPES = (
+    *("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
+    *("IQ4_NL", "IQ4_XS", "MXFP4"),
+)
 # dtype -> (values per block, bytes per block); blocks run along the last axis
 BLOCKS: dict[str, tuple[int, int]] = {name: gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]] for name in DTYPES}
 
