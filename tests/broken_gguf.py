@@ -161,6 +161,11 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     ),
     "rope_freqs_below_one": (one_more_tensor("rope_freqs.weight", [0.5] * 8), "its largest is 0.5"),
     "rope_freqs_with_nan": (one_more_tensor("rope_freqs.weight", [1.0] * 7 + [float("nan")]), "its largest is nan"),
+    "rope_base_below_zero": (key("llama.rope.freq_base", -2.0), "rope.freq_base=-2.0"),
+    "rope_freqs_with_signalling_nan": (
+        rewritten(lambda w: w.add_tensor("rope_freqs.weight", np.full(8, 0x7F800001, np.uint32).view(np.float32))),
+        "its largest is nan",
+    ),
     "rope_freqs_of_other_length": (one_more_tensor("rope_freqs.weight", [1.0] * 7), "shape [8]"),
     "unknown_architecture": (key("general.architecture", "mamba"), "general.architecture"),
     "no_architecture": (without("general.architecture"), "general.architecture"),

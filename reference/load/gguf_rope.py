@@ -30,6 +30,8 @@ HARMLESS = ("rope.scaling.finetuned", "rope.scaling.original_context_length")
 def rope(options: Options, tensors: Mapping[str, Stored], dim: int) -> Rope:
     """Base, width and scaling. dim: the width of a head, all of which turns. Raises ModelError."""
     theta = options.number("rope.freq_base", 10000.0)
+    if theta <= 0.0:
+        raise options.wrong("rope.freq_base", theta, "a positive number")
     kind = options.left.pop("rope.scaling.type", "linear")  # as llama.cpp reads a file that names only a factor
     if kind not in KINDS:
         raise options.wrong("rope.scaling.type", kind, f"a rope scaling among {', '.join(KINDS)}")
@@ -54,7 +56,8 @@ def recognised(stored: Stored, theta: float, dim: int) -> RopeScaling | None:
         )
     if dim > MAX_HEAD:
         raise ModelError(f"Expected heads of at most {MAX_HEAD} values beside {FREQS} but got {dim}")
-    factors = stored.data.view("<f4").astype(np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        factors = stored.data.view("<f4").astype(np.float64)
     if np.all(factors == 1.0):
         return None
     factor = float(factors.max())
