@@ -33,7 +33,8 @@ MODULES = {  # as GGUF names them
 
 @dataclass(frozen=True)
 class Scales:
-    """Where the f16 numbers of a block stand; the power of two of the first, and of a second, a minimum"""
+    """Where the f16 numbers of a block stand; the power of two of the first, and of a second, a minimum. MXFP4 has a
+    byte instead, an exponent above 128"""
 
     at: tuple[int, ...]
     power: int
@@ -45,6 +46,8 @@ FORMATS: dict[str, Scales] = {
     "Q8_0": Scales((0,), -10), "Q4_0": Scales((0,), -6), "Q4_1": Scales((0, 2), -6, -3),
     "Q5_0": Scales((0,), -7), "Q5_1": Scales((0, 2), -7, -3),
     "Q4_K": Scales((0, 2), -13, -9), "Q5_K": Scales((0, 2), -14, -9), "Q6_K": Scales((208,), -15),
+    "Q2_K": Scales((80, 82), -9, -8), "Q3_K": Scales((108,), -10), "IQ4_NL": Scales((0,), -10),
+    "IQ4_XS": Scales((0,), -15), "MXFP4": Scales((0,), -8),
 }  # fmt: skip
 
 
@@ -85,6 +88,9 @@ def blocks(rng: np.random.Generator, dtype: str, shape: tuple[int, ...], even: b
     values, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[dtype]]
     data = rng.integers(0, 256, (shape[0], shape[1] // values, size), dtype=np.uint8)
     scales = FORMATS[dtype]
+    if dtype == "MXFP4":
+        data[..., 0] = 128 + scales.power + (0 if even else rng.integers(0, 4, data.shape[:2]))
+        return data.reshape(shape[0], -1)
     for at, power in zip(scales.at, (scales.power, scales.least), strict=False):
         more = np.zeros(data.shape[:2]) if even else rng.integers(0, 1024, data.shape[:2]) / 1024.0
         minus = np.where(rng.random(data.shape[:2]) < 0.5, -1.0, 1.0) if at == scales.at[0] and not even else 1.0

@@ -32,8 +32,9 @@ def test_digest_prints_one_object_with_every_tensor() -> None:
     done = gnomon("digest", "micro", "--ids", "1,2,3", "--steps", "2", "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert sorted(result) == ["config", "greedy", "last_logits_sha256", "logits_sha256", "model", "state", "taps"]
-    assert result["taps"]["logits"] == result["logits_sha256"]
+    assert sorted(result) == ["config", "greedy", "last_logits_sha256", "logits_sha256", "model", "state", "taps",
+                              "unwatched_logits_sha256"]  # fmt: skip
+    assert result["taps"]["logits"] == result["logits_sha256"] == result["unwatched_logits_sha256"]
     assert len(result["greedy"]) == 2
     assert "blocks.2.rec.delta" in result["state"]
 

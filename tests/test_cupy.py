@@ -251,7 +251,7 @@ def test_a_unit_that_does_not_compile_says_why(faked: Any, monkeypatch: pytest.M
 def test_without_cupy_the_engine_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     cupy_engine.available.cache_clear()
-    assert engines()["cupy"] == "cupy is not installed: pip install 'gnomon[cuda]' or 'gnomon[rocm]'"
+    assert engines()["cupy"] == "cupy is not installed: pip install '.[cuda]' in the checkout, or the extra rocm"
     with pytest.raises(NotRunError, match="Expected a GPU for engine cupy but cupy is not installed"):
         engine("cupy", micro())
     cupy_engine.available.cache_clear()

@@ -213,5 +213,5 @@ def test_it_is_run_by_name_only(monkeypatch: pytest.MonkeyPatch) -> None:
         "agree",
     ]
     assert lines[3].split() == ["scripted", "1", "3", "exchanged", "no", "no", "yes", "yes", "no", "0"]
-    summary: dict[str, Any] = json.loads(lines[-1])
+    summary: dict[str, Any] = json.loads(CliRunner().invoke(cli.app, ["gate", "ids", "-e", "numpy", "--json"]).stdout)
     assert summary["results"][0]["table"][2]["refused"] is True

@@ -115,10 +115,12 @@ def test_no_matrix_of_something_else_is_run(words: list[str], said: str) -> None
 def test_the_matrix_on_the_command_line_ends_in_its_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Through one gate, with a receipt that holds the digest of the row and what each gate did."""
     monkeypatch.setattr(matrix, "GATES", gates("comparator"))
-    result = CliRunner().invoke(cli.app, ["gate", "M38", "--matrix", "--receipt", str(tmp_path / "r.jsonl")])
-    line, text = result.stdout.splitlines()
-    assert line.startswith("PASS      matrix         numpy      caught: M38 cmp_nan: comparator")
-    summary = json.loads(text)
+    shown = CliRunner().invoke(cli.app, ["gate", "M38", "--matrix"]).stdout.splitlines()
+    assert shown[0].startswith("PASS      matrix         numpy      caught: M38 cmp_nan: comparator")
+    assert shown[1].split() == ["PASS", "matrix:", "-", "1", "PASS"]
+    asked = ["gate", "M38", "--matrix", "--json", "--receipt", str(tmp_path / "r.jsonl")]
+    result = CliRunner().invoke(cli.app, asked)
+    summary = json.loads(result.stdout)
     assert (summary["what"], summary["verdict"], summary["exit_code"], result.exit_code) == ("matrix", "PASS", 0, 0)
     records = [json.loads(record) for record in (tmp_path / "r.jsonl").read_text("utf-8").splitlines()]
     (row,) = (record for record in records if record.get("fault") == NAN.name)

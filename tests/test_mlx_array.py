@@ -60,7 +60,7 @@ def mx() -> ModuleType:
 
 def test_without_mlx_the_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlx.core", None)
-    assert mlx_array.available() == "mlx is not installed: pip install 'gnomon[mlx]'"
+    assert mlx_array.available() == "mlx is not installed: pip install '.[mlx]' in the checkout"
     with pytest.raises(NotRunError, match=r"Expected MLX for engine mlx-array but mlx is not installed: pip install"):
         mlx_array.engine(micro())
 

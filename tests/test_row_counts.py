@@ -40,7 +40,7 @@ NOT_OF_ROWS = {
     "POOL": "instructions", "EXACT": "terms", "INT8_TERMS": "terms", "TILE_OUTPUTS": "outputs of a matrix",
     "POOL_JOBS": "tiles: registered in floats behind it", "KEPT": "bound steps", "TILE_TASKS": "registered behind it",
     "OUT": "an index", "BIAS": "a bit", "RESIDUAL": "a bit", "PIECE_BYTES": "bytes", "_XOPEN_SOURCE": "a version",
-    "DENSE_POSITIONS": "positions",
+    "DENSE_POSITIONS": "positions", "LEAST_E": "an exponent",
     "SCRATCH_FLOATS": "floats of scratch, thousands of rows: the tests of pieces set it small",
 }  # fmt: skip
 # The same of one file, where the name is another's.
