@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gnomon.cli import main
 from gnomon.engines import engine, engines
 from gnomon.models import micro
 from gnomon.reference.engine import Engine
@@ -52,3 +53,18 @@ def ops(engine_name: str) -> Ops[Any]:
 def new_engine(engine_name: str) -> Callable[..., Engine[Any]]:
     """Makes an engine that shares nothing with any other: of a model, an arm and a kv storage."""
     return partial(engine, engine_name)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """`gnomon check-op` with some words -> exit code, what it printed, what it complained of"""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["gnomon", "check-op", *words])
+        with pytest.raises(SystemExit) as left:
+            main()
+        out, err = capsys.readouterr()
+        assert isinstance(left.value.code, int)
+        return left.value.code, out, err
+
+    return run

@@ -1,20 +1,18 @@
 """A model is its weights and every field of its config that touches arithmetic: no file of one config is taken for one
 of another, and the refusal names the field with both values."""
 
-import copy
 import json
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import model_files
+from config_fields import IDS, MODEL, OTHERS, TOUCHING, UNTOUCHING, engine, perturbed
 from gnomon.cli import app
 from gnomon.cli.digest import digest
 from gnomon.compare.bisect import bisect
@@ -22,7 +20,6 @@ from gnomon.compare.diff import diff
 from gnomon.compare.explain.traces import explain_traces
 from gnomon.compare.isolate import grafted, isolate
 from gnomon.compare.record import Problem
-from gnomon.compare.same import assert_same_bytes
 from gnomon.compare.trace_compare import compare_traces
 from gnomon.compare.trace_read import Trace
 from gnomon.compare.trace_write import write_trace
@@ -33,42 +30,15 @@ from gnomon.decode.transcript import IncomparableError, produce, verify
 from gnomon.decode.transcript_file import parse
 from gnomon.gates.receipt_compare import differences
 from gnomon.gates.transcript import opened, sealed
-from gnomon.loading import load
-from gnomon.models import folder, micro
-from gnomon.models.micro import CONFIG
 from gnomon.reference import identity as covered
 from gnomon.reference.chain import Chain, write
-from gnomon.reference.config import Config, Moe, Rope, RopeScaling
+from gnomon.reference.config import Config
 from gnomon.reference.engine import Engine
 from gnomon.reference.errors import UsageError
 from gnomon.reference.ledger import Ledger
-from gnomon.reference.model import Model
-from gnomon.reference.numpy_ops import NumpyOps
 from gnomon.serve.app import app as node
 from serving import BINARY, file_of, listening, serving
 from state_edits import metadata
-
-IDS = [5, 80, 13, 2, 61, 7, 40, 33]
-# micro with every part that a config can have.
-FULL = replace(
-    CONFIG,
-    rope=Rope(10000.0, 10, RopeScaling("llama3", 8.0, 1.0, 4.0, 64)),
-    moe=Moe(experts=3, top_k=2, ffn=24, normalise=True, layers=(1,), shared_ffn=16),
-)
-# Every field that touches arithmetic, with another value: what a refusal must name, and the values it must show.
-TOUCHING: dict[str, Any] = {
-    "family": "gpt2", "vocab": 96, "width": 44, "layers": 4, "heads": 8, "kv_heads": 1, "head_dim": 20, "ffn": 71,
-    "eps": 2e-5, "rope.theta": 500000.0, "rope.dim": 8, "rope.scaling.kind": "linear", "rope.scaling.factor": 4.0,
-    "rope.scaling.low": 2.0, "rope.scaling.high": 3.0, "rope.scaling.original_positions": 32,
-    "windows": (6, None, None), "qkv_bias": True, "qk_norm": True, "gated": True,
-    "kinds": ("delta", "attention", "delta"), "delta.key_heads": 4, "delta.value_heads": 2, "delta.dk": 7,
-    "delta.dv": 8, "delta.conv": 3, "moe.experts": 4, "moe.top_k": 1, "moe.ffn": 25, "moe.normalise": False,
-    "moe.layers": (0,), "moe.shared_ffn": 15,
-}  # fmt: skip
-# Every field that does not, with another value; a test below computes the same bytes under it.
-UNTOUCHING: dict[str, Any] = {"max_positions": 512, "tied": True}
-ABSENT = ("rope", "rope.scaling", "delta", "moe")  # parts that a config may lack as a whole
-NORM = "plus_one"  # of the weights: the digest of their bytes does not say that a norm uses 1 + w
 
 
 def leaves(part: Any, at: str = "") -> Iterator[str]:
@@ -84,24 +54,6 @@ def test_no_field_of_the_config_is_left_unclassified() -> None:
     assert sorted(covered.UNTOUCHING) == sorted(UNTOUCHING)
 
 
-def perturbed(name: str, value: Any) -> Model:
-    """The same weights under a config that differs in this field alone, even where no file could say so."""
-    if name == NORM:
-        weight = MODEL.weights["ln_final.weight"]
-        return replace(MODEL, weights={**MODEL.weights, weight.name: replace(weight, plus_one=True)})
-    config = copy.deepcopy(MODEL.config)
-    *parts, last = name.split(".")
-    owner: Any = config
-    for part in parts:
-        owner = getattr(owner, part)
-    object.__setattr__(owner, last, value)
-    return replace(MODEL, config=config)
-
-
-MODEL = micro(FULL)
-OTHERS = TOUCHING | dict.fromkeys(ABSENT) | {NORM: ["ln_final.weight"]}
-
-
 def named(name: str) -> str:
     """What a refusal calls the field: of a list of one entry a layer, the entry."""
     return name + {"windows": "[0]", "kinds": "[0]", "moe.layers": "[0]"}.get(name, "")
@@ -111,10 +63,6 @@ def theirs(name: str) -> str:
     """The perturbed value as a refusal shows it."""
     value = OTHERS[name]
     return json.dumps(value[0] if named(name) != name else value, separators=(",", ":"))
-
-
-def engine(model: Model) -> Engine[Any]:
-    return Engine("numpy", model, NumpyOps())
 
 
 @pytest.fixture(scope="module")
@@ -288,76 +236,3 @@ def test_what_an_old_receipt_lacks_is_said() -> None:
 
 
 # What is not identity.
-
-
-@pytest.mark.parametrize("change", [*UNTOUCHING.items(), ("family", "mistral"), ("family", "qwen3_next")], ids=str)
-def test_what_does_not_touch_arithmetic_moves_no_byte_and_refuses_nothing(own: Engine[Any], change: Any) -> None:
-    name, value = change
-    other = engine(perturbed(name, value))
-    assert identity(other) == identity(own)
-    (expected, kept), (got, moved) = own.forward(IDS, want="all"), other.forward(IDS, want="all")
-    assert_same_bytes(got, expected, "logits")
-    assert b"".join(pack(other, moved).pieces()) == b"".join(pack(own, kept).pieces())
-
-
-def test_an_epsilon_stored_as_f32_is_the_one_written_in_decimals(own: Engine[Any]) -> None:
-    """GGUF stores f32, config.json decimals; arithmetic uses f32."""
-    assert identity(engine(perturbed("eps", float(np.float32(1e-5))))) == identity(own)
-    assert identity(engine(perturbed("rope.theta", 10000))) == identity(own)
-
-
-def test_a_state_moves_between_two_files_of_one_model(tmp_path: Path) -> None:
-    """A directory that is called mistral, whose epsilon is a decimal, and a GGUF file that is called llama."""
-    config = model_files.config()
-    arrays = model_files.tensors(config)
-    given = {**config, "model_type": "mistral", "sliding_window": None}
-    model_files.write_directory(tmp_path / "directory", given, arrays)
-    model_files.write_gguf(tmp_path / "model.gguf", config, arrays)
-    first, second = (engine(load(tmp_path / name)) for name in ("directory", "model.gguf"))
-    assert first.model.config != second.model.config
-    assert receive(second, [file_of(first, IDS)]).ids == IDS
-    assert file_of(second, IDS) == file_of(first, IDS)
-
-
-# The whole way, on files.
-
-
-@pytest.fixture(scope="module")
-def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """tiny-dense with another base of its rope, beside it a state, a trace and a transcript of the true one."""
-    at = tmp_path_factory.mktemp("copied")
-    shutil.copytree(folder("tiny-dense"), at / "model")
-    config = json.loads((at / "model" / "config.json").read_text())
-    config["rope_theta"] = 500000.0
-    config.pop("rope_parameters", None)
-    (at / "model" / "config.json").write_text(json.dumps(config))
-    for name, model in (("true", "tiny-dense"), ("other", str(at / "model"))):
-        for words in (
-            ["state", "export", model, "--ids", "5,80,13", "-o", str(at / f"{name}.state")],
-            ["trace", model, "--ids", "5,80,13", "--engine", "numpy", "--out", str(at / f"{name}.trace")],
-            ["transcript", "produce", model, "--ids", "5,80,13", "-n", "2", "-o", str(at / f"{name}.jsonl")],
-        ):
-            assert run(*words).exit_code == 0, words
-    return at
-
-
-def run(*words: str) -> Any:
-    return CliRunner().invoke(app, words)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["state", "import", "{}/model", "{}/true.state"],
-        ["state", "diff", "{}/true.state", "{}/other.state"],
-        ["compare", "{}/true.trace", "{}/other.trace"],
-        ["transcript", "verify", "{}/model", "{}/true.jsonl"],
-    ],
-    ids=lambda words: " ".join(words[:2]).replace("{}/", ""),
-)
-def test_a_copy_with_another_rope_theta_is_another_model(copied: Path, words: list[str]) -> None:
-    result = run(*(word.format(copied) for word in words))
-    assert getattr(result.exception, "exit_code", result.exit_code) == 3
-    said = result.stdout + str(result.exception)
-    assert "rope.theta" in said
-    assert all(value in said for value in ("10000.0", "500000.0"))

@@ -89,8 +89,8 @@ def test_no_weight_is_read_to_show_a_model(monkeypatch: pytest.MonkeyPatch) -> N
     """The digest of a large model takes seconds."""
     model = dataclasses.replace(micro(), name="another")
     monkeypatch.setattr("gnomon.reference.model.digest", lambda weights: pytest.fail("read every weight"))
-    repr(model)
-    repr(gnomon.engine("numpy", model))
+    assert "another" in repr(model)
+    assert "another" in repr(gnomon.engine("numpy", model))
 
 
 def test_a_check_in_a_notebook_prints_what_can_be_typed_there() -> None:
