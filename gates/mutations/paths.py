@@ -26,6 +26,7 @@ from gnomon.reference.widen import widen
 
 CUT = SELF - {"repeat", "observer"}  # gates that hold one way to cut rows into steps against another
 BESIDE = ("isolation", "batch", "restore")  # gates that run several sequences in one step
+UNWATCHED = "shadow was blind until its diff also ran every step without a tap: in a batch, and with the prompt cut."
 
 
 @fault
@@ -125,14 +126,14 @@ def quantised_late(subject: Any) -> Any:
 
 @fault
 def first_key_twice(engine: AnyEngine) -> None:
-    """A row that decodes the second position takes the first key for its own."""
+    """A row that decodes the second position takes the first key for its own, in the layers of a model."""
 
     def twice(s: F32, q: Any, rows: Rows, *rest: Any) -> F32:
         if len(rows.ids) == 1 and s.shape[2] == 2:
             s[..., 1] = s[..., 0]
         return s
 
-    on_result(engine, "scores", twice)
+    on_result(engine, "scores", twice, "attn.scores")  # known answers have no layer
 
 
 @fault
@@ -183,18 +184,20 @@ MUTATIONS = (
     ),
     Mutation(
         "M16a batch_rows_skipped", "the convolution is done for the first sequence of a batch alone", "op table",
-        batches.later_sequences_skipped, *these(BESIDE),
-        "A sequence alone is always the first. restore goes on with a held and a restored state in one step.",
-        "blocks.2.delta.conv_out, position 0 of sequence 1", "beside",
+        batches.later_sequences_skipped, *these({*BESIDE, "shadow"}),
+        "A sequence alone is always the first. restore goes on with a held and a restored state in one step; "
+        "shadow runs its prompt last in a batch, too.", "blocks.2.delta.conv_out, position 0 of sequence 1", "beside",
+        corrected=UNWATCHED,
     ),
     Mutation(
         "M16b batch_pad_in_conv", "a sequence is convolved with the rows of its neighbour", "op table",
-        convolution_sees_the_neighbour, *these(BESIDE), "As M16a.",
-        "blocks.2.delta.conv_out, position 0 of sequence 1", "beside",
+        convolution_sees_the_neighbour, *these({*BESIDE, "shadow"}), "As M16a.",
+        "blocks.2.delta.conv_out, position 0 of sequence 1", "beside", corrected=UNWATCHED,
     ),
     Mutation(
         "M16c batch_shared_positions", "positions are counted through the batch", "op table", positions_go_on,
-        *these(BESIDE), "As M16a.", "blocks.0.attn.q_rot, position 0 of sequence 1", "beside",
+        *these({*BESIDE, "shadow"}), "As M16a.", "blocks.0.attn.q_rot, position 0 of sequence 1", "beside",
+        corrected=UNWATCHED,
     ),
     Mutation(
         "M17 reduction_race", "every second product of a matrix adds in another order", "op table", race,
@@ -210,10 +213,10 @@ MUTATIONS = (
     ),
     Mutation(
         "M21 scan_carry_drop", "the convolution of a step of several rows starts from nothing", "op table",
-        broken.carry_dropped, *these({*CUT, *REFERENCE} - {"incremental", "shadow"}),
-        "A prompt in one step, then a row at a time: right, and all that golden, shadow and incremental run. Steps "
-        "of several rows after the first are wrong: chunk, isolation, batch, the checks of drafts and transcripts, and "
-        "what follows a state.", "blocks.2.delta.conv_out, position 4", "uneven",
+        broken.carry_dropped, *these({*CUT, *REFERENCE} - {"incremental"}),
+        "A prompt in one step, then a row at a time: right, and all that golden and incremental run. Steps of several "
+        "rows after the first are wrong: chunk, isolation, batch, the checks of drafts and transcripts, what follows a "
+        "state, and the prompt that shadow cuts.", "blocks.2.delta.conv_out, position 4", "uneven", corrected=UNWATCHED,
     ),
     Mutation(
         "M22 slot_reuse_dirty", "a state cut to nothing keeps its recurrent layers", "engine",

@@ -7,11 +7,12 @@ from gnomon.gates.faults.breaking import fault, on_call, on_result, put
 from gnomon.gates.gate import AnyEngine, Array
 from gnomon.gates.mutations.moved import by_layer
 from gnomon.gates.mutations.mutation import Mutation, only
+from gnomon.gates.mutations.paths import UNWATCHED
 from gnomon.gates.mutations.plans import kernels_edited
 from gnomon.reference.numpy_ops import Recurrent
 from gnomon.reference.state import State
 
-MANY = "Only chunk and isolation have steps of so many rows; both hold them against steps of few. "
+MANY = "Only chunk, isolation and shadow have steps of so many rows; each holds them against steps of few. "
 FILES = "The other gates run weights of f32, and bf16 of tiny-dense; golden loads a file of every stored type. "
 ALIKE = "Every engine is wrong alike, so no gate that holds one against another can tell. "
 
@@ -50,7 +51,8 @@ def _gelu_left_out(engine: AnyEngine) -> None:
 MUTATIONS = (
     Mutation(
         "X31 norm_epsilon_at_256", "norms of 256 rows and more take another epsilon", "both engines",
-        fault(_norm_at_256, shared=True), *only("chunk", "isolation"), MANY, "blocks.0.ln1, position 0", "far",
+        fault(_norm_at_256, shared=True), *only("chunk", "isolation", "shadow"), MANY, "blocks.0.ln1, position 0",
+        "far", corrected=UNWATCHED,
     ),
     Mutation(
         "X32 kernel_epsilon_at_256", "the kernel of norms takes another epsilon from 256 rows on", "kernel source",
@@ -59,7 +61,8 @@ MUTATIONS = (
                 "host_main.cpp", "rms_norm(buffer(0), weight(0), out(), n[0], in.f[0], task, room)",
                 "rms_norm(buffer(0), weight(0), out(), n[0], rows >= 256 ? 1e-3f : in.f[0], task, room)",
             )
-        ), *only("chunk", "isolation"), MANY, "blocks.0.ln1, position 0", "far", engine="host",
+        ), *only("chunk", "isolation", "shadow"), MANY, "blocks.0.ln1, position 0", "far", engine="host",
+        corrected=UNWATCHED,
     ),
     Mutation(
         "X33 nibble_order", "the two nibbles of a byte are exchanged", "loader", formats.nibbles, *only("golden"),
