@@ -177,6 +177,15 @@ def test_each_form_of_a_run_is_judged_by_itself(when: Any, forms: set[str]) -> N
     assert report.exit_code == 1
 
 
+def test_an_engine_of_nothing_is_not_said_to_differ_from_itself() -> None:
+    class Nothing(Engine[Any]):
+        def step(self, rows: Rows, want: Want = "last", tap: Tap | None = None) -> F32:
+            return super().step(rows, want, tap) * np.float32(0.0)
+
+    report = gnomon.diff(reference(), Nothing("nothing", MODEL, NumpyOps()), IDS, steps=0)
+    assert (report.exit_code, different(report)) == (1, [])
+
+
 def test_the_believed_engine_is_not_believed_unwatched() -> None:
     report = gnomon.diff(WrongUnder(lambda rows, want, tap: tap is None), reference(), IDS, steps=1)
     assert [(r.side, r.form) for r in different(report)] == [("expected", "alone")]
