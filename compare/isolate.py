@@ -1,6 +1,7 @@
 """Isolation: every op of the second engine gets the first engine's inputs, so each wrong op is listed with its own
 error, apart from what it would have inherited. And runs in which only chosen ops come from the second engine."""
 
+import hashlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from gnomon.compare.diff import other_model, repeat_command
 from gnomon.compare.graft import COMPOSITES, Arrays, GraftedOps
 from gnomon.compare.lane import AnyEngine, Lane
-from gnomon.compare.record import Config, Record, Tensor, WrongOp
+from gnomon.compare.record import Config, Problem, Record, Tensor, WrongOp
 from gnomon.compare.report import Report
 from gnomon.compare.schedule import steps_of
 from gnomon.compare.unwatched import run_unwatched
@@ -92,19 +93,44 @@ def isolate(
         return Report.of([config, *problems])
     watcher = Watcher(command, Heads.of(engine_a.model.config))
     engine = grafted(engine_a, engine_b, (), watcher)
-    lane = Lane("expected", engine, schedule)
+    lane, logits = Lane("expected", engine, schedule), list[str]()
     for done in range(total):
         watcher.step, watcher.start, watcher.stop = done, lane.state.length, lane.state.length + len(feed[done])
         lane.step(feed[done])
         if lane.error is not None:
             break  # the op that made it has its record
+        logits.append(digest_of(lane))
         if len(feed) == done + 1:
             feed.append([lane.choice])
         if progress is not None:
             progress(done + 1, total)
-    told = run_unwatched("observed", engine_b, feed[: done + 1], schedule)
+    told: list[Record] = [*run_unwatched("observed", engine_b, feed[: done + 1], schedule)]
+    if not watcher.wrong:
+        told += between_ops(engine_b, feed, logits, schedule)
     records: list[Record] = [config, *watcher.tensors, *told, *watcher.wrong.values()]
     return Report.of(records, done + 1)
+
+
+def between_ops(engine: AnyEngine, feed: Sequence[list[int]], logits: Sequence[str], schedule: str) -> list[Problem]:
+    """The first step at which an engine whose ops are right by themselves gives other logits as a whole.
+
+    logits: digests of what is expected of each step
+    """
+    lane = Lane("observed", engine, schedule)
+    for step, expected in enumerate(logits):
+        lane.step(feed[step])
+        if digest_of(lane) != expected:
+            message = (
+                f"every op of engine {engine.name} is right on copies of its inputs, and the engine as a whole gives "
+                "other logits: something passes between its ops, such as memory that an op writes into"
+            )
+            return [Problem(step, "observed", "differs", message)]
+    return []
+
+
+def digest_of(lane: Lane) -> str:
+    """SHA-256 of the logits of the latest step, or why there are none."""
+    return str(lane.error) if lane.logits is None else hashlib.sha256(lane.logits.tobytes()).hexdigest()
 
 
 def grafted(

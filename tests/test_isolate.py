@@ -76,6 +76,22 @@ def test_isolation_tells_a_wrong_state_from_what_reads_it() -> None:
     assert wrong_ops(BrokenState()) == {"kv_append", "delta_rule"}
 
 
+def test_isolation_does_not_pass_an_op_that_writes_into_its_input() -> None:
+    """On copies it is right, so no op is named; the engine as a whole is wrong."""
+
+    class Overwrites(NumpyOps):
+        def linear(self, at: str, x: F32, w: Any, b: Any = None) -> F32:
+            y = super().linear(at, x, w, b)
+            x[...] = 0.0
+            return y
+
+    report = isolate(engine("numpy", micro()), broken(Overwrites()), IDS, 1)
+    assert report.exit_code == 1
+    assert [r.op for r in report.records if r.type == "wrong_op"] == []
+    (problem,) = (r for r in report.records if r.type == "problem")
+    assert "something passes between its ops" in problem.message
+
+
 def test_isolation_finds_nothing_between_engines_that_agree(engine_name: str) -> None:
     report = isolate(engine("numpy", micro()), engine(engine_name, micro()), IDS, 2)
     assert report.exit_code == 0, report.text()
