@@ -17,11 +17,13 @@ from gnomon.compare.lane import AnyEngine, Lane
 from gnomon.compare.minimal import smallest
 from gnomon.compare.unwatched import OBSERVED, Form, different_forms
 from gnomon.compare.words import counted
-from gnomon.reference.errors import UsageError
+from gnomon.reference.errors import ModelError, UsageError
 from gnomon.reference.identity import arithmetic, differences
+from gnomon.reference.strict_json import read_bytes
 from gnomon.reference.token_ids import token_ids
 
 LOG_VERSION = 2
+LOG = 64 << 20  # bytes, at most
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,8 @@ def read_log(log: Path, header: dict[str, object]) -> dict[tuple[frozenset[str],
         log.write_text(json.dumps(header) + "\n", encoding="utf-8")
         return {}
     known: dict[tuple[frozenset[str], bool], bool] = {}
-    lines = log.read_text(encoding="utf-8").splitlines()
     try:
+        lines = read_bytes(log, LOG).decode("utf-8").splitlines()
         for field, ours, theirs in differences(header, dict(json.loads(lines[0]))):
             raise ValueError(f"it is of another search, of {field}={theirs} where this one has {field}={ours}")
         for number, line in enumerate(lines[1:]):
@@ -158,6 +160,7 @@ def read_log(log: Path, header: dict[str, object]) -> dict[tuple[frozenset[str],
                     break
                 raise
             known[frozenset(answer["moved"]), bool(answer["unwatched"])] = bool(answer["identical"])
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise UsageError(f"Expected the log of this search at {str(log)!r} but {error}; name another --log") from error
+    except (ModelError, ValueError, LookupError, TypeError, RecursionError) as error:
+        said = f"{error!s:.300}"
+        raise UsageError(f"Expected the log of this search at {str(log)!r} but {said}; name another --log") from error
     return known

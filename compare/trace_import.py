@@ -87,7 +87,7 @@ def tensors(path: Path) -> Iterator[tuple[str, Load]]:
             listed = READERS[file.suffix](file, name_of_file)
         for name, load in listed.items():
             if name in seen:
-                raise UsageError(f"Expected each name once but {name!r} is in {seen[name]} and in {file.name}")
+                raise UsageError(f"Expected each name once but {show(name)} is in {seen[name]} and in {file.name}")
             seen[name] = file.name
             yield name, load
 

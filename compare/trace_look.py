@@ -16,6 +16,7 @@ from gnomon.compare.trace_measure import record_of
 from gnomon.compare.trace_read import Trace
 from gnomon.compare.trace_record import TraceKind, TraceRecord
 from gnomon.reference.errors import UsageError
+from gnomon.reference.strict_json import show
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,13 @@ def look_at(trace: Trace, name: str, kind: TraceKind, pos: int | None, first: in
     named = [r for r in trace.records if (r.kind, r.name) == (kind, name)]
     if not named:
         near = difflib.get_close_matches(name, sorted({r.name for r in trace.records if r.kind == kind}))
-        hint = f"; near it: {', '.join(near)}" if near else ""
-        raise UsageError(f"Expected a {kind} of the trace but got {name!r}{hint}")
+        hint = f"; near it: {', '.join(show(n)[1:-1] for n in near)}" if near else ""
+        raise UsageError(f"Expected a {kind} of the trace but got {show(name)}{hint}")
     if pos is None:
         return [_view(trace, r, None, first) for r in named]
     at = [r for r in named if r.pos[0] <= pos < r.pos[1] and r.rows]
     if not at:
-        raise UsageError(f"Expected a position that {name!r} has as a row but got {pos}")
+        raise UsageError(f"Expected a position that {show(name)} has as a row but got {pos}")
     return [_view(trace, at[0], pos - at[0].pos[0], first)]
 
 

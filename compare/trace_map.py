@@ -39,11 +39,12 @@ class NameMap:
             for name, match in matches:
                 ours_name = None if target == LEFT_OUT else target.replace("{i}", match.groupdict().get("i") or "")
                 if ours_name is not None and ours_name not in here:
-                    raise UsageError(f"Expected a tap for {name!r} but the trace has no {ours_name!r}")
+                    raise UsageError(f"Expected a tap for {show(name)} but the trace has no {show(ours_name)}")
                 out[name] = ours_name
         for name, ours_name in out.items():
             if ours_name is not None and taken.setdefault(ours_name, name) != name:
-                raise UsageError(f"Expected one tensor for {ours_name!r} but got {taken[ours_name]!r} and {name!r}")
+                two = f"{show(taken[ours_name])} and {show(name)}"
+                raise UsageError(f"Expected one tensor for {show(ours_name)} but got {two}")
         if out and all(name == ours_name and name not in here for name, ours_name in out.items()):
             raise UsageError(f"Expected names that {self.source} knows but got {show(sorted(out)[:3])}")
         return out
@@ -71,7 +72,9 @@ def read_map(source: str) -> NameMap:
         if foreign.count("{i}") > 1 or ours.count("{i}") > foreign.count("{i}") or (
             ours != LEFT_OUT and foreign.count("{i}") != ours.count("{i}")
         ):  # fmt: skip
-            raise UsageError(f"Expected {{i}} once on both sides or on none in {path.name} but got {foreign} = {ours}")
+            raise UsageError(
+                f"Expected {{i}} once on both sides or on none in {path.name} but got {show(foreign)} = {show(ours)}"
+            )
     if not lines:
         raise UsageError(f"Expected at least one line foreign = ours in {path.name} but there is none")
     return NameMap(lines, strict=True, source=path.name)

@@ -16,8 +16,8 @@ from gnomon.compare.bits import Patterns
 from gnomon.compare.trace_parse import read_manifest, read_records
 from gnomon.compare.trace_record import Manifest, TraceRecord
 from gnomon.compare.trace_shard import AHEAD, FIRST, Shard, read_ahead
-from gnomon.reference.errors import UsageError
-from gnomon.reference.strict_json import show
+from gnomon.reference.errors import ModelError, UsageError
+from gnomon.reference.strict_json import check_file, show
 
 
 class Source(Protocol):
@@ -47,6 +47,7 @@ class Trace:
         self.folder = folder
         self.manifest = read_manifest(folder)
         path = folder / "tensors.jsonl"
+        check_file(path)
         if with_bytes:
             _ask_for(path, folder / FIRST)
         known = like is not None and _same_records(path, self.manifest, like.manifest)
@@ -105,8 +106,10 @@ class Renamed:
 def _ask_for(*paths: Path) -> None:
     """Let the disk work on files, in this order, while others are parsed; whether they are there is found out later."""
     for path in paths:
-        with suppress(OSError), path.open("rb") as file:
-            read_ahead(file.fileno(), 0, AHEAD)
+        with suppress(OSError, ModelError):
+            check_file(path)
+            with path.open("rb") as file:
+                read_ahead(file.fileno(), 0, AHEAD)
 
 
 def _same_records(path: Path, manifest: Manifest, like: Manifest) -> bool:

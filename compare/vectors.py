@@ -5,7 +5,6 @@ One JSON object per file: `op`, `note`, `params`, `inputs`, `outputs`; an array 
 "linear_tiny" is one more case of "linear". A case whose op the engine does not have is NOT RUN, never passed.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,9 +16,10 @@ from numpy.typing import NDArray
 
 from gnomon.compare.same import assert_same_bytes
 from gnomon.compare.vector_runners import RUNNERS, Arrays
-from gnomon.reference.errors import GnomonError, UsageError
+from gnomon.reference.errors import GnomonError, ModelError, UsageError
 from gnomon.reference.own_code import OwnCodeError
 from gnomon.reference.protocol import Ops
+from gnomon.reference.strict_json import parse_object, read_bytes
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,15 @@ def run_vectors(folder: Path, ops: Ops[Any]) -> Iterator[Result]:
 def read_case(file: Path) -> tuple[str, dict[str, Any], Arrays, Arrays]:
     """Name, params, inputs and expected outputs of one file."""
     try:
-        case = json.loads(file.read_text(encoding="utf-8"))
+        case = parse_object(read_bytes(file), "it")
         inputs = {name: read_array(spec) for name, spec in case["inputs"].items()}
         outputs = {name: read_array(spec) for name, spec in case["outputs"].items()}
         name, params = case["op"], case["params"]
         if not isinstance(name, str) or not isinstance(params, dict) or not outputs:
             raise ValueError("op, params or outputs")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"Expected a vector file at {str(file)!r} but reading it failed: {error!r}") from error
+    except (ModelError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        said = f"{error!r:.300}"
+        raise UsageError(f"Expected a vector file at {str(file)!r} but reading it failed: {said}") from error
     return name, params, inputs, outputs
 
 

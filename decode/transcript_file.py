@@ -178,7 +178,7 @@ def check(record: chain.Record, line: int, fields: Fields) -> None:
     for name in sorted(record.keys() ^ fields.keys()):
         wrong = "it is missing" if name in fields else "there is one"
         raise TranscriptError(
-            None, f"Expected {'a' if name in fields else 'no'} field {name!r} on line {line} but {wrong}"
+            None, f"Expected {'a' if name in fields else 'no'} field {show(name)} on line {line} but {wrong}"
         )
     for name, (right, words) in fields.items():
         if not right(record[name]):

@@ -24,7 +24,8 @@ from gnomon.gates import checkout
 from gnomon.gates.leaks import scrubbed
 from gnomon.reference.chain import Chain, Record
 from gnomon.reference.chain import write as write_chain
-from gnomon.reference.errors import UsageError
+from gnomon.reference.errors import ModelError, UsageError
+from gnomon.reference.strict_json import read_bytes
 
 PACKAGES = ("numpy", "mlx", "cupy-cuda12x", "cupy-rocm-7-0", "tokenizers", "safetensors", "gguf", "regex", "mpmath")
 FOLDERS = ("reference", "models", "decode", "gpu", "compare", "serve", "gates")
@@ -133,8 +134,8 @@ def _scrub(value: Any) -> Any:
 def read_key(path: Path) -> bytes:
     """An Ed25519 private key: a file of 64 hexadecimal digits. Raises UsageError."""
     try:
-        key = bytes.fromhex(path.read_text("ascii").strip())
-    except (OSError, ValueError) as error:
+        key = bytes.fromhex(read_bytes(path).decode("ascii").strip())
+    except (ModelError, ValueError) as error:
         raise UsageError(f"Expected a key file of 64 hexadecimal digits but reading it failed: {error}") from error
     if len(key) != 32:
         raise UsageError(f"Expected a key file of 64 hexadecimal digits but got {2 * len(key)} digits")

@@ -17,11 +17,17 @@ def show(value: object) -> str:
     return text if len(text) <= 80 else text[:76] + " ..."
 
 
+def check_file(path: Path) -> None:
+    """Raises ModelError where no file is: to open a pipe that nobody writes into would never end."""
+    if not path.is_file():
+        found = "that is a directory, a device or a pipe" if path.exists() else "there is none"
+        raise ModelError(f"Expected a file {path.name} in {show(str(path.parent))} but {found}")
+
+
 def read_bytes(path: Path, limit: int = LIMIT) -> bytes:
     """The bytes of a small file. Raises ModelError where there is none or it is larger than `limit`."""
     try:
-        if not path.is_file():
-            raise ModelError(f"Expected a file {path.name} in {show(str(path.parent))} but there is none")
+        check_file(path)
         size = path.stat().st_size
         if size > limit:
             raise ModelError(f"Expected {path.name} to have at most {limit} bytes but it has {size}")

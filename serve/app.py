@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -28,7 +28,7 @@ from gnomon.serve.asked import FORK, Asked, asked, read
 from gnomon.serve.guard import LARGE, Guard, Places, body_of, steady, typed
 from gnomon.serve.moves import BINARY, Arrival, pulled, send
 from gnomon.serve.openapi import describe
-from gnomon.serve.refusal import Refusal, refusal, refused
+from gnomon.serve.refusal import Refusal, Said, refusal, refused
 
 T = TypeVar("T")
 BODY, TRANSFERS, TRANSFER = 4 << 20, 4, 600.0  # bytes of a request, states that move at a time, seconds for one
@@ -76,14 +76,14 @@ class Node:
         self.ledger.close()
 
     async def health(self, request: Request) -> Response:
-        return JSONResponse({"status": "ok"}) if self.live.alive else JSONResponse({"status": "failed"}, 503)
+        return Said({"status": "ok"}) if self.live.alive else Said({"status": "failed"}, 503)
 
     async def description(self, request: Request) -> Response:
-        return JSONResponse(describe(self.model))
+        return Said(describe(self.model))
 
     async def models(self, request: Request) -> Response:
         one = {"id": self.model.name, "object": "model", "created": 0, "owned_by": "gnomon", "gnomon": self.own}
-        return JSONResponse({"object": "list", "data": [one]})
+        return Said({"object": "list", "data": [one]})
 
     async def complete(self, request: Request) -> Response:
         async with AsyncExitStack() as stack:
@@ -92,7 +92,7 @@ class Node:
             events = self.live.text(answer.prepare, answer.finish, wanted.top)
             stack.push_async_callback(events.aclose)
             if not wanted.stream:
-                return JSONResponse(await unless_gone(request, answer.whole(events)))
+                return Said(await unless_gone(request, answer.whole(events)))
             await unless_gone(request, anext(events))
             return Stream(answer.pieces(events), stack.pop_all(), media_type="text/event-stream")
 
@@ -108,7 +108,7 @@ class Node:
 
     async def states(self, request: Request) -> Response:
         data = await self.live.call(self.held.describe, request.query_params.get("id"))
-        return JSONResponse({"object": "list", "data": data})
+        return Said({"object": "list", "data": data})
 
     async def export(self, request: Request) -> Response:
         async with AsyncExitStack() as stack:
@@ -128,13 +128,13 @@ class Node:
                 arrival = Arrival(self.model, self.described)
                 chunks = pulled(steady(request.stream(), self.patience), asyncio.get_running_loop(), budget)
                 layers, ids = await run_in_threadpool(arrival.take, chunks, size)
-            return JSONResponse((await self.live.call(self.held.take, layers, ids)).fields())
+            return Said((await self.live.call(self.held.take, layers, ids)).fields())
 
     async def fork(self, request: Request) -> Response:
         given = read(await body_of(request, SMALL_BODY, self.patience), FORK)
         name, target = given["state"], given.get("target")
         if target is None:
-            return JSONResponse((await self.live.call(self.held.fork, name)).fields())
+            return Said((await self.live.call(self.held.fork, name)).fields())
         if target not in self.peers:
             raise refusal(403, "no_peer", "Expected a target that this node was given as --peer", "target")
         with self.transfers.take():
@@ -144,8 +144,8 @@ class Node:
         try:
             found = await run_in_threadpool(self.ledger.verify)
         except ChainError as error:
-            return JSONResponse({"verdict": "failed", "record": error.index, "message": str(error)})
-        return JSONResponse({"verdict": "passed", **found._asdict()})
+            return Said({"verdict": "failed", "record": error.index, "message": str(error)})
+        return Said({"verdict": "passed", **found._asdict()})
 
 
 def app(
@@ -190,7 +190,7 @@ async def say(request: Request, error: Exception) -> Response:
         headers = dict(error.headers or {})
         error = refusal(error.status_code, "no_such", f"Expected an endpoint but got: {error.detail}", headers=headers)
     said = refused(error)
-    return JSONResponse(said.body, said.status, said.headers)
+    return Said(said.body, said.status, said.headers)
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:

@@ -7,10 +7,9 @@ from contextlib import contextmanager, suppress
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gnomon.serve.refusal import Refusal, refusal
+from gnomon.serve.refusal import Refusal, Said, refusal
 
 OPEN = "/health"  # for everyone, so that a supervisor needs no token
 RATE = 16 << 10  # bytes a second of a body that takes longer than it need have patience for, at least
@@ -79,7 +78,7 @@ class Guard:
             try:
                 self._check(scope["path"], Headers(scope=scope))
             except Refusal as error:
-                await JSONResponse(error.body, error.status, error.headers)(scope, receiving, sending)
+                await Said(error.body, error.status, error.headers)(scope, receiving, sending)
             else:
                 await self.app(scope, receiving, sending)
 

@@ -1,6 +1,9 @@
 """What a node says instead of an answer: a status and one JSON object, whatever went wrong."""
 
+import json
 from typing import Any
+
+from starlette.responses import JSONResponse
 
 from gnomon.decode.held import NotHeldError, TooLargeError
 from gnomon.decode.state_file import StateCorruptError, StateFileError, StateIdentityError
@@ -9,6 +12,13 @@ from gnomon.reference.own_code import OwnCodeError
 
 TYPES = {401: "authentication_error", 403: "permission_error", 503: "overloaded_error"}
 Headers = dict[str, str]
+
+
+class Said(JSONResponse):
+    """JSON in ASCII: half of a surrogate pair, which a request may hold and a refusal name, has no UTF-8."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 class Refusal(Exception):  # noqa: N818 - it is raised to be sent, as a response

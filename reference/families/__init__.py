@@ -8,6 +8,7 @@ from gnomon.reference.errors import ModelError
 from gnomon.reference.families import decoder, gpt2
 from gnomon.reference.ops.rope import RopeTables
 from gnomon.reference.protocol import Handle, Ops, Rows, Want
+from gnomon.reference.strict_json import show
 from gnomon.reference.weights import Spec
 
 _WIRING: dict[str, ModuleType] = {
@@ -48,5 +49,5 @@ def wiring(name: str) -> str:
 
 def _wired(name: str) -> ModuleType:
     if name not in _WIRING:
-        raise ModelError(f"Expected a model_type among {', '.join(sorted(_WIRING))} but got {name!r}")
+        raise ModelError(f"Expected a model_type among {', '.join(sorted(_WIRING))} but got {show(name)}")
     return _WIRING[name]

@@ -7,7 +7,7 @@ from safetensors import SafetensorError, safe_open
 
 from gnomon.reference.errors import ModelError
 from gnomon.reference.load.stored import Stored
-from gnomon.reference.strict_json import LIMIT, parse_object, show
+from gnomon.reference.strict_json import LIMIT, check_file, parse_object, show
 
 
 def read_safetensors(path: Path) -> dict[str, Stored]:
@@ -19,6 +19,7 @@ def read_safetensors(path: Path) -> dict[str, Stored]:
     Source:  https://github.com/huggingface/safetensors, "Format"
     """
     try:
+        check_file(path)
         size = path.stat().st_size
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")

@@ -23,7 +23,8 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        t = float(np.float32(self.temperature))
+        with np.errstate(over="ignore"):  # to infinity, which is refused
+            t = float(np.float32(self.temperature))
         if t != 0.0 and not 2.0**-20 <= t <= 2.0**20:
             raise UsageError(f"Expected a temperature of 0 or from 2^-20 to 2^20 but got {self.temperature!r}")
         if self.top_k < 0:

@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fuzz.kinds import KINDS
-from fuzz.runner import Fuzzer, Found
+from fuzz.runner import Found, Fuzzer
 from fuzz.seeds import build
 
 

@@ -128,11 +128,10 @@ def safetensors(c: Making) -> Case:
 
 
 def ggufs(c: Making) -> Case:
-    path = c.copy(c.one("gguf"), None)
-    file = path if path.is_file() else c.rng.choice(sorted(path.iterdir()))
-    c.mutate(file, formats.gguf)
-    model = path if path.is_file() else sorted(path.iterdir())[0]
-    return Case("gguf", on_text(c, model) if c.chance(0.3) else on_model(c, model))
+    path = c.copy(c.one("gguf"))
+    parts = [path] if path.is_file() else sorted(path.iterdir())
+    c.mutate(c.rng.choice(parts), formats.gguf)
+    return Case("gguf", on_text(c, parts[0]) if c.chance(0.3) else on_model(c, parts[0]))
 
 
 def tokenizers(c: Making) -> Case:
@@ -152,7 +151,7 @@ def traces(c: Making) -> Case:
         c.mutate(file, m.json_text)
     elif file.name == "tensors.jsonl":
         c.mutate(file, m.json_lines)
-        if c.chance(0.8):
+        if file.is_file() and c.chance(0.8):
             sealed(c, changed)
     else:
         c.mutate(file, formats.safetensors)
@@ -270,6 +269,23 @@ def texts(c: Making) -> Case:
     return Case("text", [*verb[:at], model, *verb[at:], option, str(file), "-e", "numpy"])
 
 
+def logs(c: Making) -> Case:
+    """What a search for a broken op goes on from."""
+    file = c.copy(c.seeds / "bisect.log")
+    c.mutate(file, m.json_lines)
+    two = ["-e", "numpy", "-e", "gnomon.planted:reordered"]
+    return Case("log", ["bisect", "micro", *two, "--ids", "3,1", "--steps", "0", "--log", str(file)])
+
+
+def vectors(c: Making) -> Case:
+    """Known answers of one's own."""
+    folder = c.folder / "vectors"
+    folder.mkdir()
+    file = c.copy(c.one("vectors"), "vectors/case.json")
+    c.mutate(file, m.json_text)
+    return Case("vector", ["selftest", "--vectors", str(folder), "-e", c.rng.choice(["numpy", "fast"])])
+
+
 def options(c: Making) -> Case:
     """Odd values of options, which a shell hands on as they are."""
     odd = c.rng.choice([str(m.integer(c.rng)), *m.TEXTS, *m.RAW])
@@ -300,7 +316,7 @@ def options(c: Making) -> Case:
     ]  # fmt: skip
     chosen = c.rng.choice(words)
     huge = chosen[:2] == ["transcript", "produce"] or "--steps" in chosen  # as many as are asked for
-    return Case("option", ["selftest", "-e", "x"] if huge and odd.isdigit() and int(odd) > 300 else chosen)
+    return Case("option", ["selftest", "-e", "x"] if huge and odd.isdigit() and len(odd) > 2 else chosen)
 
 
 def requests(c: Making) -> Case:
@@ -315,7 +331,7 @@ def templates(c: Making) -> Case:
 KINDS: dict[str, tuple[Callable[[Making], Case], int]] = {
     "config": (configs, 14), "safetensors": (safetensors, 10), "gguf": (ggufs, 14), "tokenizer": (tokenizers, 8),
     "trace": (traces, 12), "dump": (dumps, 4), "state": (states, 9), "transcript": (transcripts, 5),
-    "receipt": (receipts, 5), "ledger": (ledgers, 4), "batch": (batches, 4), "text": (texts, 2), "option": (options, 3),
+    "receipt": (receipts, 5), "ledger": (ledgers, 4), "batch": (batches, 4), "text": (texts, 2), "log": (logs, 1), "vector": (vectors, 2), "option": (options, 3),
     "request": (requests, 4), "template": (templates, 2),
 }  # fmt: skip
 

@@ -94,7 +94,7 @@ def conversation(rng: Random) -> Requests:
     """Whole requests, and another template."""
     source = m.text(rng, OWN) if rng.random() < 0.7 else OWN.replace("messages", rng.choice(TERMS), 1)
     if rng.random() < 0.3:
-        source = m.raw_bytes(rng, source.encode()).decode("utf-8", "replace")
+        source = m.raw_bytes(rng, source.encode("utf-8", "replace")).decode("utf-8", "replace")
     return Requests(
         [Request("POST", "/v1/chat/completions", json.dumps(rng.choice(BODIES["/v1/chat/completions"])).encode())],
         source,

@@ -180,6 +180,7 @@ class Fuzzer:
         for number in numbers:
             own = folder / str(number)
             own.mkdir()
+            (folder / "case").unlink(missing_ok=True)
             case = made(self.seed, number, self.seeds, own, self.only)
             (folder / "case").write_text(f"{case.kind} {spelled(case)}", errors="replace")
             began, what, code = time.monotonic(), "", "-"

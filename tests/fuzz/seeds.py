@@ -3,6 +3,7 @@
 import json
 import sys
 from contextlib import redirect_stdout
+from importlib.resources import files
 from io import StringIO
 from pathlib import Path
 from random import Random
@@ -81,10 +82,10 @@ def shards(folder: Path) -> None:
     folder.mkdir()
     held = tensors(config())
     (folder / "config.json").write_text(json.dumps(config()))
-    files = [f"model-0000{part}-of-00002.safetensors" for part in (1, 2)]
-    for part, file in enumerate(files):
+    names = [f"model-0000{part}-of-00002.safetensors" for part in (1, 2)]
+    for part, file in enumerate(names):
         save_file({name: held[name] for name in list(held)[part::2]}, folder / file)
-    index = {name: files[at % 2] for at, name in enumerate(held)}
+    index = {name: names[at % 2] for at, name in enumerate(held)}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
 
 
@@ -162,6 +163,12 @@ def evidence(folder: Path) -> None:
     said("transcript", "produce", "micro", *ids, "-n", "4", *sampling, "-o", folder / "signed.transcript")
     said("gate", "finite", "-e", "numpy", "--receipt", folder / "plain.receipt")
     said("gate", "batch", "-e", "numpy", "--key", folder / "key", "--receipt", folder / "signed.receipt")
+    two = ["-e", "numpy", "-e", "gnomon.planted:reordered", "--steps", "0"]
+    said("bisect", "micro", "--ids", "3,1", *two, "--log", folder / "bisect.log", expected=1)
+    (folder / "vectors").mkdir()
+    for file in (files("gnomon") / "vectors").iterdir():
+        if file.name.endswith(".json") and len(data := file.read_bytes()) < 5000:
+            (folder / "vectors" / file.name).write_bytes(data)
     with Ledger(folder / "ledger") as book:
         for n in range(4):
             book.append({"n": n, "ids": [1, 2, n], "about": {"model": "micro", "created": 5}})
@@ -181,13 +188,14 @@ def evidence(folder: Path) -> None:
     np.save(folder / "dump.npy", arrays["y"])
 
 
-def said(*words: object) -> None:
-    """Run a verb."""
+def said(*words: object, expected: int = 0) -> None:
+    """Run a verb, which gives the expected exit code."""
     before, sys.argv = sys.argv, ["gnomon", *map(str, words), "--json"]
     try:
         with redirect_stdout(StringIO()):
             main()
     except SystemExit as left:
-        assert not left.code, (words, left.code)
+        if (left.code or 0) != expected:
+            raise AssertionError(f"{words} gave {left.code}") from left
     finally:
         sys.argv = before
