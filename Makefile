@@ -26,6 +26,7 @@ test-real: $(VENV)/installed $(SMOLLM2)
 matrix: $(VENV)/installed
 	$(BIN)/gnomon gate --matrix
 
+# Twenty prompts on every drafter, and 20,000 mutated files and requests.
 test-wide: $(VENV)/installed $(SMOLLM2)
 	$(BIN)/python -m pytest -m wide
 

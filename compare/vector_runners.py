@@ -17,6 +17,7 @@ from gnomon.reference.state import State
 from gnomon.reference.weights import Role, Weight
 
 Arrays = dict[str, NDArray[Any]]
+WIDEST = 4096  # entries of a head that turn
 Runner = Callable[[Ops[Any], Arrays, dict[str, Any]], Arrays | None]
 
 
@@ -54,17 +55,24 @@ def rms_norm(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
     return {"y": ops.numpy(ops.rms_norm("", ops.array(inputs["x"]), w, params["eps"]))}
 
 
+def tables(params: dict[str, Any]) -> RopeTables:
+    """Those of a case, of a width whose real numbers can be computed."""
+    if params["dim"] > WIDEST:
+        raise ValueError(f"Expected a rotary width of at most {WIDEST} but got {params['dim']}")
+    return RopeTables(params["theta"], params["dim"])
+
+
 def rope_tables(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
-    cos, sin = RopeTables(params["theta"], params["dim"]).at(np.arange(12))
+    cos, sin = tables(params).at(np.arange(12))
     return {"cos": cos, "sin": sin}
 
 
 def rope(ops: Ops[Any], inputs: Arrays, params: dict[str, Any]) -> Arrays:
     x, pos = inputs["x"], inputs["pos"]  # [R, H, d], [R]
-    tables = RopeTables(params["theta"], params["dim"])
+    rotation = tables(params)
     rows = Rows(np.zeros(len(pos), np.int32), pos, ())
-    y = ops.numpy(ops.rope("", ops.array(x.reshape(len(x), -1)), rows, x.shape[1], tables))
-    cos, sin = tables.at(pos)
+    y = ops.numpy(ops.rope("", ops.array(x.reshape(len(x), -1)), rows, x.shape[1], rotation))
+    cos, sin = rotation.at(pos)
     return {"y": y.reshape(x.shape), "cos": cos, "sin": sin}
 
 

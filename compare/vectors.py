@@ -76,7 +76,7 @@ def run_case(name: str, params: dict[str, Any], inputs: Arrays, expected: Arrays
             got = RUNNERS[runner](ops, inputs, params)
     except OwnCodeError as error:
         return Result(name, "FAIL", 0, str(error))
-    except (GnomonError, ValueError, KeyError) as error:
+    except (GnomonError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         return Result(name, "FAIL", 0, f"{type(error).__name__}: {error}")
     if got is None:
         return Result(name, "NOT RUN", 0, f"the engine does not have {runner} yet")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fuzz.kinds import KINDS
+from fuzz.kinds import KINDS, made
 from fuzz.runner import Found, Fuzzer
 from fuzz.seeds import build
 
@@ -17,34 +17,42 @@ from fuzz.seeds import build
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m fuzz")
     parser.add_argument("--cases", default="0:20000", help="first:end")
-    parser.add_argument("--case", type=int, help="one case, with what it printed and its files kept")
+    parser.add_argument("--case", type=int, help="one case, whose files stay")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", choices=list(KINDS), help="only cases of this kind")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--findings", type=int, default=20, help="to print in full")
     asked = parser.parse_args()
-    first, last = (asked.case, asked.case + 1) if asked.case is not None else map(int, asked.cases.split(":"))
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
-        folder = Path(name)
-        (folder / "work").mkdir()
-        seeds = built(folder / "seeds")
-        fuzzer = Fuzzer(asked.seed, seeds, folder / "work", only=asked.kind)
-
-        def told(done: int, found: Found) -> None:
-            rate = done / (time.monotonic() - began)
-            end = "\r" if sys.stderr.isatty() else "\n"
-            if sys.stderr.isatty() or done % 1000 < 50 or done == last - first:
-                print(
-                    f"{done:,} of {last - first:,} cases, {rate:.0f} a second, {len(found.findings)} findings",
-                    end=end,
-                    file=sys.stderr,
-                    flush=True,
-                )
-
-        found = fuzzer.run(range(first, last), asked.jobs, told)
+    if asked.case is None:
+        first, last = map(int, asked.cases.split(":"))
+        with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+            found = fuzz(asked, Path(name), range(first, last))
+    else:
+        folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+        found = fuzz(asked, folder, range(asked.case, asked.case + 1))
+        (folder / "case").mkdir()
+        case = made(asked.seed, asked.case, folder / "seeds", folder / "case", asked.kind)
+        print(f"files: {folder / 'case'}\nwords: {case.words}")
     say(found, asked)
     return int(bool(found.findings))
+
+
+def fuzz(asked: argparse.Namespace, folder: Path, numbers: range) -> Found:
+    """Cases, with a line of progress on stderr."""
+    (folder / "work").mkdir()
+    fuzzer = Fuzzer(asked.seed, built(folder / "seeds"), folder / "work", only=asked.kind)
+    began, shown = time.monotonic(), 0
+    live = sys.stderr.isatty()
+
+    def told(done: int, found: Found) -> None:
+        nonlocal shown
+        if live or done - shown >= 1000 or done == len(numbers):
+            shown = done
+            rate = f"{done / (time.monotonic() - began):.0f} a second"
+            line = f"{done:,} of {len(numbers):,} cases, {rate}, {len(found.findings)} findings"
+            print(line, end="\n" if not live or done == len(numbers) else "\r", file=sys.stderr, flush=True)
+
+    return fuzzer.run(numbers, asked.jobs, told)
 
 
 def built(folder: Path) -> Path:
@@ -62,17 +70,14 @@ def built(folder: Path) -> Path:
 
 
 def say(found: Found, asked: argparse.Namespace) -> None:
-    only = f" --kind {asked.kind}" if asked.kind else ""
+    again = f"python -m fuzz --seed {asked.seed}" + (f" --kind {asked.kind}" if asked.kind else "")
     for at, one in enumerate(found.findings):
-        print(
-            f"case {one.number}, {one.kind}: {one.what}\n    gnomon {one.words}\n    again: python -m fuzz --seed {asked.seed}{only} --case {one.number}"
-        )
+        print(f"case {one.number}, {one.kind}: {one.what}\n    gnomon {one.words}\n    {again} --case {one.number}")
         if at < asked.findings:
             print("    " + "\n    ".join(line[:300] for line in one.detail.splitlines()[-25:]))
     print(", ".join(f"{name}: {count}" for name, count in sorted(found.codes.items())))
-    print(
-        f"slowest {found.slowest[0]:.1f} s (case {found.slowest[1]}), largest {found.largest[0] >> 20} MiB (case {found.largest[1]})"
-    )
+    (seconds, slow), (peak, large) = found.slowest, found.largest
+    print(f"slowest {seconds:.1f} s (case {slow}), largest {peak >> 20} MiB (case {large})")
     print(f"{found.codes.total() + len(found.findings):,} cases, {len(found.findings)} findings")
 
 

@@ -2,112 +2,14 @@
 
 import hashlib
 import json
-import os
-import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from fuzz import formats, node
 from fuzz import mutators as m
-
-TEXT = "he said: hell\u00e9 \u4f60"
-
-
-@dataclass
-class Case:
-    """words: the command line without `gnomon`; requests: instead of it, what a node is sent; out: what the verb may
-    write"""
-
-    kind: str
-    words: list[str] = field(default_factory=list)
-    requests: node.Requests | None = None
-    out: Path | None = None
-
-
-class Making:
-    """What a kind has to make a case with. `folder` is empty and the case's own."""
-
-    def __init__(self, rng: Random, seeds: Path, folder: Path) -> None:
-        self.rng, self.seeds, self.folder = rng, seeds, folder
-        self.out = folder / "out" / "written"
-        self.out.parent.mkdir()
-
-    def copy(self, source: Path, name: str | None = None) -> Path:
-        """A folder or a file of the seeds in the case's folder."""
-        to = self.folder / (name or source.name)
-        if source.is_dir():
-            shutil.copytree(source, to, copy_function=os.link)
-        else:
-            os.link(source, to)
-        return to
-
-    def put(self, path: Path, data: bytes) -> Path:
-        """Other content, which leaves the seeds as they are."""
-        path.unlink(missing_ok=True)
-        path.write_bytes(data)
-        return path
-
-    def mutate(self, path: Path, how: Callable[[Random, bytes], bytes]) -> Path:
-        """Other content; sometimes no file at all, or something that is none."""
-        data = path.read_bytes()
-        if not self.chance(0.03):
-            return self.put(path, how(self.rng, data))
-        path.unlink()
-        self.rng.choice([path.mkdir, partial(os.mkfifo, path), partial(path.symlink_to, path), lambda: None])()
-        return path
-
-    def one(self, folder: str) -> Path:
-        return self.rng.choice(sorted((self.seeds / folder).iterdir()))
-
-    def chance(self, share: float) -> bool:
-        return self.rng.random() < share
-
-
-def on_model(c: Making, model: Path | str) -> list[str]:
-    """A verb that loads a model; most often the cheap ones."""
-    ids, engine = ["--ids", "3,1,4"], ["-e", c.rng.choice(["numpy", "fast"])]
-    arm = c.rng.choice([[], [], ["--arm", "bf16"], ["--arm", "int8"], ["--kv", "int8"], ["--kv", "bf16"]])
-    two, m_ = ["-e", "numpy", "-e", "fast"], str(model)
-    kind = c.rng.random()
-    if kind < 0.4:
-        return ["inspect", "model", m_]
-    if kind < 0.6:
-        return ["digest", m_, *ids, *engine, *arm, "--steps", "1"]
-    if kind < 0.8:
-        return ["run", m_, *ids, *engine, *arm, "-n", "3"]
-    if kind < 0.88:
-        return ["state", "export", m_, *ids, *engine, *arm, "-o", str(c.out)]
-    if kind < 0.94:
-        return ["transcript", "produce", m_, *ids, *engine, *arm, "-n", "2", "-o", str(c.out)]
-    if kind < 0.95:
-        return ["trace", m_, *ids, *engine, "-o", str(c.out)]
-    if kind < 0.96:
-        return ["diff", m_, *ids, *two, *c.rng.choice([[], ["--html", str(c.out)]])]
-    if kind < 0.97:
-        return ["bisect", m_, *ids, *two]
-    if kind < 0.98:
-        return ["run", m_, *ids, "-e", "numpy", "-n", "3", "--draft", c.rng.choice(["ngram", f"model:{m_}"])]
-    if kind < 0.99:
-        return ["serve", m_, *engine, "--port", "0"]
-    return ["bench", m_, "-e", "numpy", "--seconds", "0", "--position", "0", "--prefill", "2"]
-
-
-def on_text(c: Making, model: Path) -> list[str]:
-    """A verb that encodes a text or decodes ids."""
-    engine = ["-e", c.rng.choice(["numpy", "fast"])]
-    text = ["-p", c.rng.choice([TEXT, "hell", "a", " ", "", "<end>", m.text(c.rng, TEXT)])]
-    verb = c.rng.choice(["inspect", "run", "run", "run", "digest", "export", "transcript"])
-    if verb == "inspect":
-        return ["inspect", "model", str(model)]
-    if verb == "export":
-        return ["state", "export", str(model), *text, *engine, "-o", str(c.out)]
-    if verb == "transcript":
-        return ["transcript", "produce", str(model), *text, *engine, "-n", "2", "-o", str(c.out)]
-    return [verb, str(model), *text, *engine, *(["-n", "3", "--stop", "he"] if verb == "run" else [])]
+from fuzz.making import Case, Making, on_model, on_text, plain, sendable
+from fuzz.odd import options
 
 
 def configs(c: Making) -> Case:
@@ -189,13 +91,6 @@ def dumps(c: Making) -> Case:
     other = [str(dump), "--map", str(names)] if c.chance(0.7) else [str(dump)]
     words = ["compare", str(trace), *other] if c.chance(0.8) else ["compare", str(dump), str(dump)]
     return Case("dump", words)
-
-
-def plain(rng: Random, data: bytes) -> bytes:
-    """A file of text."""
-    if rng.random() < 0.4:
-        return m.raw_bytes(rng, data)
-    return m.text(rng, data.decode()).encode("utf-8", "surrogatepass")
 
 
 def states(c: Making) -> Case:
@@ -286,39 +181,6 @@ def vectors(c: Making) -> Case:
     return Case("vector", ["selftest", "--vectors", str(folder), "-e", c.rng.choice(["numpy", "fast"])])
 
 
-def options(c: Making) -> Case:
-    """Odd values of options, which a shell hands on as they are."""
-    odd = c.rng.choice([str(m.integer(c.rng)), *m.TEXTS, *m.RAW])
-    model = str(c.seeds / "models" / "whole")
-    state = str(c.seeds / "f32.state")
-    trace = str(c.seeds / "trace")
-    few = ["-n", "1"]
-    words: list[list[str]] = [
-        ["run", "micro", "--ids", odd, *few], ["run", model, "-p", odd, *few], ["run", model, "-p", "he", "--stop", odd, *few],
-        ["run", "micro", "--ids", "1", "--temperature", odd, *few], ["run", "micro", "--ids", "1", "--draft", odd, *few],
-        ["run", "micro", "--ids", "1", "--temperature", "1", c.rng.choice(["--top-k", "--top-p", "--seed"]), odd, *few],
-        ["run", odd, "--ids", "1", *few], ["run", "micro", "--ids", "1", "-e", odd, *few],
-        ["digest", "micro", "--ids", "1", c.rng.choice(["--arm", "--kv", "--steps"]), odd],
-        ["diff", "micro", "-e", "numpy", "-e", odd, "--ids", "1"],
-        ["diff", "micro", "-e", "numpy", "-e", "numpy", "--ids", "1,2", "--schedule", odd],
-        ["trace", "micro", "--ids", "1,2", "--schedule", odd, "-o", str(c.out)],
-        ["trace", "micro", "--ids", "1,2", "-o", odd if "/" not in odd else "x/y"],
-        ["compare", trace, trace, "--map", odd], ["compare", trace, odd], ["explain", trace, trace, "--tap", odd],
-        ["inspect", "tensor", trace, odd], ["inspect", "tensor", trace, "logits", "--pos", odd], ["inspect", odd, trace],
-        ["inspect", "tensor", trace, "logits", "--first", odd],
-        ["state", "import", "micro", state, "--ids", odd], ["state", "swap", state, "--fault", odd, "-o", str(c.out)],
-        ["state", "export", "micro", "--ids", "1", "-o", odd if "/" not in odd else "x/y"],
-        ["transcript", "produce", "micro", "--ids", "1", "-n", odd, "-o", str(c.out)], ["gate", odd], ["gate", "--matrix", odd],
-        ["receipts", "verify", str(c.seeds / "plain.receipt"), "--public-key", odd], ["check-op", odd, "x.py:f"],
-        ["check-op", "rms_norm", odd], ["probe", "-e", odd], ["selftest", "-e", odd], [odd],
-        ["serve", "micro", "--port", "0", c.rng.choice(["--host", "--token", "--peer", "--template-arg", "--queue"]), odd],
-        ["ledger", "verify", str(c.seeds / "ledger"), "--record", odd], ["bisect", "micro", "-e", "numpy", "-e", odd],
-    ]  # fmt: skip
-    chosen = c.rng.choice(words)
-    huge = chosen[:2] == ["transcript", "produce"] or "--steps" in chosen  # as many as are asked for
-    return Case("option", ["selftest", "-e", "x"] if huge and odd.isdigit() and len(odd) > 2 else chosen)
-
-
 def requests(c: Making) -> Case:
     return Case("request", requests=node.requests(c.rng, c.seeds))
 
@@ -331,7 +193,8 @@ def templates(c: Making) -> Case:
 KINDS: dict[str, tuple[Callable[[Making], Case], int]] = {
     "config": (configs, 14), "safetensors": (safetensors, 10), "gguf": (ggufs, 14), "tokenizer": (tokenizers, 8),
     "trace": (traces, 12), "dump": (dumps, 4), "state": (states, 9), "transcript": (transcripts, 5),
-    "receipt": (receipts, 5), "ledger": (ledgers, 4), "batch": (batches, 4), "text": (texts, 2), "log": (logs, 1), "vector": (vectors, 2), "option": (options, 3),
+    "receipt": (receipts, 5), "ledger": (ledgers, 4), "batch": (batches, 4), "text": (texts, 2),
+    "log": (logs, 1), "vector": (vectors, 2), "option": (options, 3),
     "request": (requests, 4), "template": (templates, 2),
 }  # fmt: skip
 
@@ -348,16 +211,3 @@ def made(seed: int, number: int, seeds: Path, folder: Path, only: str | None = N
     if case.words and rng.random() < 0.75:
         case.words.append("--json")
     return case
-
-
-def sendable(word: str) -> str:
-    """As a shell could hand it on: no zero, no half of a surrogate pair but those that stand for a byte."""
-    return word.replace("\0", "\u0001").replace("\ud800", "\udc80")[:100_000]
-
-
-def files(folder: Path) -> Iterator[Path]:
-    """Whatever lies in a folder."""
-    return (path for path in sorted(folder.rglob("*")) if not path.is_dir())
-
-
-__all__ = ["KINDS", "Any", "Case", "files", "made"]

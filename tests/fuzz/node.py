@@ -29,11 +29,14 @@ BODIES: dict[str, list[Any]] = {
     "/v1/completions": [
         {"prompt": "hell", "max_tokens": 2}, {"prompt": [1, 2, 3], **SAMPLED, "stop": ["l", "he"], "n": 1},
         {"prompt": "he", "max_tokens": 3, "stream": True, "stream_options": {"include_usage": True}},
-        {"prompt": [4], "state": "STATE", "max_tokens": 2}, {"prompt": "l", "state": "STATE", **SAMPLED, "stream": True},
+        {"prompt": [4], "state": "STATE", "max_tokens": 2},
+        {"prompt": "l", "state": "STATE", **SAMPLED, "stream": True},
     ],
     "/v1/chat/completions": [
-        {"messages": TALK, "max_tokens": 2}, {"messages": CALLED, "tools": [TOOL], "logprobs": True, "top_logprobs": 2, **SAMPLED},
-        {"messages": TALK, "chat_template_kwargs": {"enable_thinking": False}, "max_completion_tokens": 2, "stream": True},
+        {"messages": TALK, "max_tokens": 2},
+        {"messages": CALLED, "tools": [TOOL], "logprobs": True, "top_logprobs": 2, **SAMPLED},
+        {"messages": TALK, "chat_template_kwargs": {"enable_thinking": False}, "max_completion_tokens": 2},
+        {"messages": TALK, "max_tokens": 2, "stream": True},
     ],
     "/v1/fork": [{"state": "STATE"}, {"state": "STATE", "target": "http://127.0.0.1:1"}],
 }  # fmt: skip
@@ -102,8 +105,9 @@ def conversation(rng: Random) -> Requests:
 
 
 TERMS = [
-    "range(10**10)", "messages|map('x')", "2**10**6", "'x'*10**7", "messages[9]", "none", "().__class__", "raise_exception(1)",
-    "strftime_now(5)", "messages|tojson(indent=10**9)", "namespace()", "'%10000000d'%1", "messages[0].content.format(1)",
+    "range(10**10)", "messages|map('x')", "2**10**6", "'x'*10**7", "messages[9]", "none", "().__class__",
+    "raise_exception(1)", "strftime_now(5)", "messages|tojson(indent=10**9)", "namespace()", "'%10000000d'%1",
+    "messages[0].content.format(1)",
 ]  # fmt: skip
 
 

@@ -21,7 +21,8 @@ from select import select
 import typer.main
 
 from fuzz import node
-from fuzz.kinds import Case, files, made
+from fuzz.kinds import made
+from fuzz.making import Case
 from gnomon.cli import app, main
 from gnomon.reference import library_tokenizer, own_code
 from gnomon.serve.connections import Server
@@ -253,7 +254,7 @@ def wrong(case: Case, folder: Path, code: object, streams: list[int]) -> str:
         return loose
     left = [path for path in folder.rglob("*") if path.name.endswith(".partial") or path.parent == folder / "tmp"]
     if left or (code == 2 and any((folder / "out").iterdir())):
-        return f"left {', '.join(str(path.relative_to(folder)) for path in left or files(folder / 'out'))}"
+        return f"left {', '.join(str(path.relative_to(folder)) for path in left or (folder / 'out').iterdir())}"
     return ""
 
 
