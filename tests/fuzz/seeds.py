@@ -31,7 +31,8 @@ from model_files import (
 )
 from published import LLAMA, PUBLISHED
 from template_judge import OWN
-from test_load_gguf_forms import converter_factors, llama3, split
+from test_load_gguf_forms import converter_factors, llama3
+from test_load_gguf_split import split
 from test_tokenizer_library import byte_fallback, unigram, word_piece
 
 PIECES = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "\u2581", "a", "\u2581a"]
