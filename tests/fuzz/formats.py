@@ -235,8 +235,8 @@ def change_key(rng: Random, held: Gguf) -> None:
             held.keys[at] = Key(name, STRING, packed(text))
         case _:
             if kind in SIZES:
-                size = SIZES[kind]
-                held.keys[at] = Key(name, kind, (m.integer(rng) % 2 ** (8 * size)).to_bytes(size, "little"))
+                size, number = SIZES[kind], rng.choice([m.integer(rng), rng.randrange(200)])
+                held.keys[at] = Key(name, kind, (number % 2 ** (8 * size)).to_bytes(size, "little"))
             elif kind == ARRAY and rng.random() < 0.5:
                 count = struct.unpack_from("<Q", payload, 4)[0]
                 told = struct.pack("<Q", m.integer(rng, count) % 2**64)

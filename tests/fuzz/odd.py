@@ -31,6 +31,7 @@ def options(c: Making) -> Case:
         ["state", "export", "micro", "--ids", "1", "-o", odd if "/" not in odd else "x/y"],
         ["transcript", "produce", "micro", "--ids", "1", "-n", odd, "-o", str(c.out)], ["gate", odd],
         ["gate", "--matrix", odd],
+        ["check-op", "linear", "operator:add", "--case", odd],
         ["receipts", "verify", str(c.seeds / "plain.receipt"), "--public-key", odd], ["check-op", odd, "x.py:f"],
         ["check-op", "rms_norm", odd], ["probe", "-e", odd], ["selftest", "-e", odd], [odd],
         ["serve", "micro", "--port", "0", c.rng.choice(SERVING), odd],

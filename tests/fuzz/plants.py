@@ -1,6 +1,7 @@
 """Faults to put into the program, to see that the fuzzer sees them.
 
-python -m fuzz.plants       one JSON object: fault -> what was found with it
+python -m fuzz.plants       one JSON object: fault -> what was found with it; nothing: without one; refused: sound
+                            tokenizers that were not read
 """
 
 import ctypes
@@ -16,6 +17,7 @@ from typing import Any
 from fuzz.__main__ import built
 from fuzz.runner import HANG, Fuzzer
 from gnomon.cli import serve
+from gnomon.loading import load
 from gnomon.reference.errors import UsageError
 from gnomon.serve import app
 
@@ -92,6 +94,10 @@ def main() -> None:
             hang = 3.0 if "never" in fault.__name__ else HANG
             found[fault.__name__] = tried("ledger", planted(serve, "verify_file", fault), hang)
         found["misses_a_field_of_a_request"] = tried("request", planted(app, "asked", misses_a_field))
+        sound = sorted(
+            [*(seeds / "models").iterdir(), *(seeds / "tokenizers").iterdir(), *(seeds / "gguf").glob("*.gguf")]
+        )
+        found["refused"] = [path.name for path in sound if load(path).no_tokenizer and path.parent.name == "tokenizers"]
         found["nothing"] = tried("ledger", None) + tried("request", None)
     json.dump(found, sys.stdout)
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from importlib.resources import files
 from io import StringIO
@@ -94,8 +95,13 @@ def ggufs(folder: Path) -> None:
     """Files of the architectures, with blocks, tokenizers, scaled rotations, in parts."""
     for family in ("llama", "qwen2", "qwen3"):
         given = config(family)
-        write_gguf(folder / f"{family}.gguf", given, tensors(given), tokenizer=True)
-    blocks(folder / "blocks.gguf")
+        writer = gguf_writer(folder / f"{family}.gguf", given, tokenizer=True)
+        writer.add_chat_template(OWN)
+        add_tensors(writer, given, tensors(given))
+        finish(writer)
+    blocks(folder / "blocks.gguf", config(), ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL", "MXFP4"))
+    wide = config(hidden_size=256, num_hidden_layers=1)
+    blocks(folder / "blocks256.gguf", wide, ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"))
     given = config(rope_theta=500000.0, max_position_embeddings=131072)
     llama3(folder / "llama3.gguf", given, np.array(converter_factors(500000.0, 16, 8.0), np.float32))
     (folder / "parts").mkdir()
@@ -103,19 +109,17 @@ def ggufs(folder: Path) -> None:
     sentencepiece(folder / "sentencepiece.gguf")
 
 
-def blocks(path: Path) -> None:
-    """A matrix of each type of blocks that takes rows of 64."""
-    held, types = tensors(config()), {}
-    kinds = ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL", "MXFP4")
+def blocks(path: Path, given: dict[str, Any], kinds: Sequence[str]) -> None:
+    """A matrix of each of these types of blocks."""
+    held, types = tensors(given), {}
     rng = Random(1)
-    for name, kind in zip([n for n, a in held.items() if a.ndim == 2 and a.shape[1] == 64], kinds, strict=False):
-        number = gguf.GGMLQuantizationType[kind]
-        count, size = gguf.GGML_QUANT_SIZES[number]
-        rows, width = held[name].shape
-        block = rng.randbytes(64).translate(bytes(i // 4 for i in range(256)))  # small scales
-        row = (block * (width // count * size // 64 + 1))[: width // count * size]
-        held[name], types[name] = np.frombuffer(row * rows, np.uint8).reshape(rows, -1), kind
-    write_gguf(path, config(), held, types)
+    width = given["hidden_size"]
+    names = [name for name, array in held.items() if array.ndim == 2 and array.shape[1] == width]
+    for name, kind in zip(names, kinds, strict=False):
+        count, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+        row = rng.randbytes(width // count * size).translate(bytes(i // 4 for i in range(256)))  # small scales
+        held[name], types[name] = np.frombuffer(row * len(held[name]), np.uint8).reshape(len(held[name]), -1), kind
+    write_gguf(path, given, held, types)
 
 
 def sentencepiece(path: Path) -> None:
