@@ -8,6 +8,8 @@ from gnomon.reference.errors import ModelError
 from gnomon.reference.load import load as load_path
 from gnomon.reference.model import Model
 
+LONGEST = 400  # characters of a path that a message repeats
+
 
 def load(source: str | Path) -> Model:
     """A model: the name of an embedded one ("micro", "tiny-dense"), a Hugging Face directory, or a GGUF file.
@@ -26,4 +28,5 @@ def load(source: str | Path) -> Model:
 
 def nothing_at(what: str, path: str | Path) -> str:
     """The sentence for a file or folder that is not there, the same for every kind. what: such as "a trace"."""
-    return f"Expected {what} at {str(path)!r} but nothing is found there; check the path"
+    named = str(path) if len(str(path)) <= LONGEST else f"{str(path)[:LONGEST]} ..."  # a trace may name any model
+    return f"Expected {what} at {named!r} but nothing is found there; check the path"

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from itertools import cycle
 
 from gnomon.reference.errors import UsageError
+from gnomon.reference.strict_json import show
 
 NAMED = ("whole", "rows", "ragged")
 RAGGED = (3, 1, 4, 2)
@@ -29,7 +30,9 @@ def lengths(schedule: str, count: int) -> list[int]:
     if schedule == "ragged":
         return cut(RAGGED, count)
     if not re.fullmatch(r"[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})*", schedule):
-        raise UsageError(f"Expected a schedule: whole, rows, ragged or lengths such as 4-3-1-2, but got {schedule!r}")
+        raise UsageError(
+            f"Expected a schedule: whole, rows, ragged or lengths such as 4-3-1-2, but got {show(schedule)}"
+        )
     return cut([int(n) for n in schedule.split("-")], count)
 
 

@@ -77,7 +77,7 @@ def fitted(array: Array, length: int, tail: tuple[int, ...] | None) -> Array:
 
 def tensors(path: Path) -> Iterator[tuple[str, Load]]:
     """Every tensor of a dump, by name. Raises UsageError for a name that stands twice, and for what cannot be read."""
-    files = sorted(p for p in path.rglob("*") if p.suffix in READERS) if path.is_dir() else [path]
+    files = files_of(path)
     if not files or not all(f.is_file() and f.suffix in READERS for f in files):
         raise UsageError(f"Expected a trace or a dump ({', '.join(READERS)}) but there is none at {str(path)!r}")
     seen: dict[str, str] = {}
@@ -90,6 +90,14 @@ def tensors(path: Path) -> Iterator[tuple[str, Load]]:
                 raise UsageError(f"Expected each name once but {show(name)} is in {seen[name]} and in {file.name}")
             seen[name] = file.name
             yield name, load
+
+
+def files_of(path: Path) -> list[Path]:
+    """The file, or of a folder all that dumps are made of, in order. Raises UsageError for a folder that cannot be read."""
+    if not path.is_dir():
+        return [path]
+    with reading(path):
+        return sorted(file for file in path.rglob("*") if file.suffix in READERS)
 
 
 @contextmanager

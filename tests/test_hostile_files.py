@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from gnomon.cli.options import read_ids
 from gnomon.compare.bisect import read_log
+from gnomon.compare.schedule import lengths
 from gnomon.compare.trace_import import tensors as dumped
 from gnomon.compare.trace_look import look_at
 from gnomon.compare.trace_map import read_map
@@ -20,11 +22,13 @@ from gnomon.compare.vectors import read_case, run_vectors
 from gnomon.decode.transcript_file import TOKEN, TranscriptError, check
 from gnomon.engines import engine
 from gnomon.gates.receipt import read_key
+from gnomon.loading import load as load_named
 from gnomon.models import micro
 from gnomon.reference.errors import GnomonError, ModelError, UsageError
 from gnomon.reference.families import family
 from gnomon.reference.load import load
 from gnomon.reference.numpy_ops import NumpyOps
+from gnomon.reference.ops.quant import quant
 from gnomon.reference.ops.sample import Sampling
 from gnomon.serve.app import app
 from model_files import add_tensors, config, finish, gguf_writer, tensors, write_directory
@@ -141,6 +145,25 @@ def test_no_temperature_is_refused_with_a_warning_of_numpy(temperature: float) -
             Sampling(temperature)
 
 
+def test_no_infinite_weight_is_packed_with_a_warning_of_numpy() -> None:
+    """The engine reports it at the first step; packing comes before."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, scales = quant(np.array([[np.inf, 1.0], [np.nan, 1.0], [1.0, 2.0]], np.float32))
+    assert np.isfinite(scales).tolist() == [False, False, True]
+
+
+def test_no_folder_that_cannot_be_walked_is_a_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as /, where the files of other processes come and go."""
+
+    def walked(*_: object) -> Any:
+        raise OSError(22, "Invalid argument", "/proc/1/net")
+
+    monkeypatch.setattr(Path, "rglob", walked)
+    with pytest.raises(UsageError, match="Invalid argument"):
+        list(dumped(tmp_path))
+
+
 def test_no_half_of_a_surrogate_pair_in_a_request_is_a_failure_of_the_node() -> None:
     """It has no UTF-8. A refusal names the field, whatever it is called."""
     with TestClient(app(engine("numpy", micro())), base_url="http://127.0.0.1") as client:
@@ -166,6 +189,9 @@ def test_no_name_in_a_file_makes_a_message_of_its_length(tmp_path: Path) -> None
         lambda: read_map(str(tmp_path / "odd")),
         lambda: look_at(trace, LONG, "tap", None, 1),
         lambda: family(LONG),
+        lambda: lengths(LONG, 1),
+        lambda: read_ids(LONG),
+        lambda: load_named(LONG),
         lambda: check({LONG: 1}, 1, TOKEN),
     ]
     for tell in tellers:

@@ -13,7 +13,7 @@ from gnomon.compare.aliases import ALIASES
 from gnomon.compare.dump_pair import compare_dumps
 from gnomon.compare.report import Report
 from gnomon.compare.trace_compare import compare_dump, compare_traces
-from gnomon.compare.trace_import import READERS, Dump
+from gnomon.compare.trace_import import READERS, Dump, files_of
 from gnomon.compare.trace_map import read_map
 from gnomon.compare.trace_read import Trace
 from gnomon.reference.errors import UsageError
@@ -91,5 +91,4 @@ def is_trace(path: Path) -> bool:
 
 def is_dump(path: Path) -> bool:
     """Whether it holds files that dumps are made of, somewhere below."""
-    files = path.rglob("*") if path.is_dir() else [path]
-    return any(file.suffix in READERS for file in files)
+    return any(file.suffix in READERS for file in files_of(path))

@@ -11,6 +11,7 @@ import typer
 from gnomon.loading import nothing_at
 from gnomon.reference.errors import UsageError
 from gnomon.reference.model import Model
+from gnomon.reference.strict_json import show
 
 
 def present(what: str) -> Callable[[Path | None], Path | None]:
@@ -79,7 +80,7 @@ def read_ids(text: str) -> list[int]:
     """Token ids from "1,2,3" or "1 2 3"."""
     words = re.split(r"\s*,\s*|\s+", text.strip())
     if not all(word.isascii() and word.isdigit() and len(word) <= 10 for word in words):
-        raise UsageError(f"Expected token ids such as 1,2,3 but got {text!r}")
+        raise UsageError(f"Expected token ids such as 1,2,3 but got {show(text)}")
     return [int(word) for word in words]
 
 
@@ -100,5 +101,5 @@ def prompt_ids(model: Model, ids: str | None, prompt: str | None, default: str |
         raise UsageError(f"Expected a tokenizer for text but {model.without_tokenizer}; give --ids instead")
     encoded = model.tokenizer.encode(text)
     if not encoded:
-        raise UsageError(f"Expected a prompt of at least one token but got {text!r}")
+        raise UsageError(f"Expected a prompt of at least one token but got {show(text)}")
     return encoded

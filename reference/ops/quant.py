@@ -16,9 +16,10 @@ def quant(x: F32) -> tuple[I8, F32]:
     Formats:  f32 in; integers in [-127, 127] and an f32 scale out
     Source:   contract, section 7
     """
-    s = settle(np.max(np.abs(x), axis=-1) / np.float32(127.0))  # [...]
-    s = np.where(s == 0.0, np.float32(1.0), s)
-    q = np.rint(x / s[..., None])
+    with np.errstate(invalid="ignore"):  # infinities and NaN, which the engine reports; weights come here before a step
+        s = settle(np.max(np.abs(x), axis=-1) / np.float32(127.0))  # [...]
+        s = np.where(s == 0.0, np.float32(1.0), s)
+        q = np.rint(x / s[..., None])
     return np.where(np.isnan(q), np.float32(0.0), q).astype(np.int8), s  # the NaN is still in s
 
 

@@ -66,7 +66,7 @@ def raw(rng: Random) -> str:
 
 def dumps(tree: Any, **options: Any) -> str:
     """JSON of a mutated tree, with its raw parts and its repeated keys."""
-    text = RAWS.sub(lambda found: RAW[int(found[1])], json.dumps(tree, **options))
+    text = RAWS.sub(lambda found: RAW[int(found[1]) % len(RAW)], json.dumps(tree, **options))
     return text.replace("\\ue000", "")
 
 

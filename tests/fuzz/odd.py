@@ -24,7 +24,7 @@ def options(c: Making) -> Case:
         ["diff", "micro", "-e", "numpy", "-e", "numpy", "--ids", "1,2", "--schedule", odd],
         ["trace", "micro", "--ids", "1,2", "--schedule", odd, "-o", str(c.out)],
         ["trace", "micro", "--ids", "1,2", "-o", odd if "/" not in odd else "x/y"],
-        ["compare", trace, trace, "--map", odd], ["compare", trace, odd], ["explain", trace, trace, "--tap", odd],
+        ["compare", trace, trace, "--map", odd], ["compare", trace, odd.strip("/")], ["explain", trace, trace, "--tap", odd],
         ["inspect", "tensor", trace, odd], ["inspect", "tensor", trace, "logits", "--pos", odd],
         ["inspect", odd, trace], ["inspect", "tensor", trace, "logits", "--first", odd],
         ["state", "import", "micro", state, "--ids", odd], ["state", "swap", state, "--fault", odd, "-o", str(c.out)],
