@@ -93,7 +93,7 @@ def tensors(path: Path) -> Iterator[tuple[str, Load]]:
 
 
 def files_of(path: Path) -> list[Path]:
-    """The file, or of a folder all that dumps are made of, in order. Raises UsageError for a folder that cannot be read."""
+    """The file, or of a folder all that dumps are made of, in order. Raises UsageError where it cannot be read."""
     if not path.is_dir():
         return [path]
     with reading(path):
