@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from gnomon.gpu.host_device import host_devices
 from gnomon.gpu.host_library import OPS, Instruction, Step, Team
 from gnomon.gpu.host_memory import aligned
-from gnomon.gpu.host_ops import HostOps
+from gnomon.gpu.host_ops import STEPS, HostOps, replaced
 from gnomon.gpu.host_state import FORMAT, HostKV
 from gnomon.gpu.host_step import HostStep, table_of
 from gnomon.gpu.op import Op
@@ -21,7 +21,6 @@ OUT = 5  # index of the buffer that an instruction writes
 STATEFUL = OPS[OPS.index("kv_append") :]
 ATTENTION = OPS[OPS.index("kv_append") : OPS.index("causal_conv")]
 PHASES = ("attention_scores", "attention_mix", "attention_merge")  # of fused attention, with a barrier between
-STEPS = ("kv_append", "scores", "exp_scores", "denom", "mix")  # what the same is composed of
 
 
 def instruction(op: Op[Any], inputs: Sequence[int], out: int, layer: int = 0, selected: bool = False) -> Instruction:
@@ -118,7 +117,7 @@ class HostArrayOps(HostOps[F32]):
         self, at: str, q: F32, k: F32, v: F32, rows: Rows, i: int, kv_heads: int, scale: float, window: int | None
     ) -> F32:
         """Fused, as in a plan. A table in which one of its steps was replaced composes it, so that the change shows."""
-        if any(getattr(getattr(self, name), "__func__", None) is not getattr(HostArrayOps, name) for name in STEPS):
+        if replaced(self, STEPS):
             return super().attention(at, q, k, v, rows, i, kv_heads, scale, window)
         self.kv_append("", k, v, rows, i, kv_heads)
         given, d = np.ascontiguousarray(q, np.float32), k.shape[1] // kv_heads

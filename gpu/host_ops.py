@@ -20,6 +20,7 @@ from gnomon.reference.weights import Weight
 from gnomon.reference.widen import widen
 
 F32 = NDArray[np.float32]
+STEPS = ("kv_append", "scores", "exp_scores", "denom", "mix")  # what attention is composed of
 
 
 class Shaped(Protocol):
@@ -164,9 +165,13 @@ class HostOps(Ops[A]):
         return parts
 
     def swiglu(self, at: str, gate: A, up: A) -> A:
+        if replaced(self, ("silu", "mul")):
+            return super().swiglu(at, gate, up)
         return self.elementwise("swiglu", gate, up)
 
     def gated_norm(self, at: str, o: A, w: F32, z: A, eps: float, groups: int) -> A:
+        if replaced(self, ("rms_norm", "silu", "mul")):
+            return super().gated_norm(at, o, w, z, eps, groups)
         width = o.shape[1]
         return self.emit("gated_norm", [o, z], width, n=[width // groups, groups], f=[eps], weights=[w])
 
@@ -247,3 +252,10 @@ class HostOps(Ops[A]):
         if cache is None:
             return 0
         return cache.nbytes if isinstance(cache, HostKV) else sum(a.nbytes for a in cache if a is not None)
+
+
+def replaced(table: Ops[Any], steps: Sequence[str]) -> bool:
+    """Whether somebody put a step of a composite in place of the table's own: then the composite is composed of its
+    steps, so that the change shows."""
+    own = vars(table)
+    return any(step in own or not getattr(type(table), step).__module__.startswith("gnomon.") for step in steps)

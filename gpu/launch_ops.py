@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.gpu.host_ops import STEPS, replaced
 from gnomon.gpu.kernel_table import CHUNK, QUERIES
 from gnomon.gpu.launch import DeviceArray, Recurrent
 from gnomon.gpu.launch_calls import Sizes
@@ -57,6 +58,8 @@ class LaunchOps(LaunchTable):
         scale: float,
         window: int | None,
     ) -> DeviceArray:
+        if replaced(self, STEPS):
+            return super().attention(at, q, k, v, rows, i, kv_heads, scale, window)
         return self.attention_in_one(q, k, v, rows, i, kv_heads, scale, window)
 
     def attend(

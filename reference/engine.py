@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
-from threading import RLock
+from threading import Lock, get_ident
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import numpy as np
@@ -26,15 +26,22 @@ R = TypeVar("R")
 
 
 def alone(method: Callable[Concatenate["Engine[Any]", P], R]) -> Callable[Concatenate["Engine[Any]", P], R]:
-    """One thread at a time: a second one is refused at once, since they would share buffers and both be wrong."""
+    """One call at a time: a second one, of another thread or of a tap that the first one calls, is refused at once,
+    since they would share buffers and both be wrong."""
 
     @wraps(method)
     def taking_turns(engine: "Engine[Any]", /, *args: P.args, **kwargs: P.kwargs) -> R:
         if not engine.turn.acquire(blocking=False):
+            if engine.thread == get_ident():
+                raise UsageError(
+                    f"Expected a tap that leaves engine {engine.name} alone while its step runs but {method.__name__} "
+                    "was called from within it; keep what the tap was shown, and go on after the step"
+                )
             raise UsageError(
                 f"Expected one thread at a time in engine {engine.name} but a second one came while it runs; make an "
                 "engine for each thread, or let the threads take turns"
             )
+        engine.thread = get_ident()
         try:
             return method(engine, *args, **kwargs)
         finally:
@@ -55,7 +62,7 @@ class Engine(Generic[A]):
         self.model = model
         self.ops = ops
         self.family = family(model.config.family)
-        self.turn = RLock()
+        self.turn, self.thread = Lock(), 0  # who is in it
         self.outputs: dict[int, int] = {}  # N of each packed weight, by its id
         guard(self)
         self.weights = {key: ops.pack(w) for key, w in model.weights.items()}
