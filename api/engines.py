@@ -12,6 +12,7 @@ from gnomon.reference.model import Model
 from gnomon.reference.numpy_ops import NumpyOps
 from gnomon.reference.own_code import failed, guard, own_frame
 from gnomon.reference.protocol import Arm, Ops, Storage
+from gnomon.reference.token_ids import kind
 
 FORMS = ("f32", "bf16", "int8")
 
@@ -72,6 +73,8 @@ def engine(name: str, model: Model, arm: str = "f32", kv: str = "f32") -> Engine
     arm: what `linear` multiplies, "f32", "bf16" or "int8"; kv: how keys and values are stored, the same three
     Raises UsageError for an unknown name, NotRunError where the engine cannot run on this machine.
     """
+    kind("name", name, str, "the name of an engine, such as 'numpy'")
+    kind("model", model, Model, "a model, such as gnomon.load('tiny-dense')")
     for what, value in (("arm", arm), ("kv", kv)):
         if value not in FORMS:
             raise UsageError(f"Expected {what} to be one of {', '.join(FORMS)} but got {value!r}")

@@ -7,6 +7,7 @@ from gnomon import models
 from gnomon.reference.errors import ModelError
 from gnomon.reference.load import load as load_path
 from gnomon.reference.model import Model
+from gnomon.reference.token_ids import kind
 
 LONGEST = 400  # characters of a path that a message repeats
 
@@ -16,6 +17,7 @@ def load(source: str | Path) -> Model:
 
     Raises ModelError, in one sentence, for what is missing, broken, or asks for what the contract does not name.
     """
+    kind("source", source, (str, os.PathLike), "the name of a model or a path")
     if source == "micro":
         return models.micro()
     if source in models.TRAINED:

@@ -20,7 +20,7 @@ from gnomon.compare.words import counted
 from gnomon.reference.errors import ModelError, UsageError
 from gnomon.reference.identity import arithmetic, differences
 from gnomon.reference.strict_json import read_bytes
-from gnomon.reference.token_ids import token_ids
+from gnomon.reference.token_ids import token_ids, whole_number
 
 LOG_VERSION = 2
 LOG = 64 << 20  # bytes, at most
@@ -51,6 +51,8 @@ def bisect(
     repeats: a set passes only if it is identical each time, for faults that come and go; log: JSON lines, one per set
     tried. Raises UsageError for a log of another search and for engines of other models.
     """
+    whole_number("steps", steps)
+    whole_number("repeats", repeats)
     if repeats < 1:
         raise UsageError(f"Expected at least one run per set but got repeats={repeats}")
     search = Search(engine_a, engine_b, ids, steps, repeats, log, progress)

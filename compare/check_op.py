@@ -143,12 +143,20 @@ def run_case(op: OpUnderTest, kernel: Kernel, case: Case, seed: int, across: Bor
     plant_nan(arguments, case, seed)
     with np.errstate(all="ignore"):
         expected = op.contract(*arguments)  # before the kernel, which may write into what it is given
+        before = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
         handed = [across.give(a) if isinstance(a, np.ndarray) else a for a in arguments]
         try:
             returned = kernel(*handed)
         except (Exception, SystemExit) as error:
             where = own_frame(error) or defined(kernel)
             return 0, f"the kernel raised {said(error)} ({where}){other_arrays(kernel, across)}"
+        for number, (kept, now) in enumerate(zip(before, arguments, strict=True)):
+            if isinstance(now, np.ndarray) and kept.tobytes() != now.tobytes():
+                what = f"argument {number + 1} of {len(arguments)}"
+                return (
+                    0,
+                    f"Expected a kernel that only reads its arguments but it wrote into {what} ({defined(kernel)})",
+                )
         wanted = expected if isinstance(expected, tuple) else (expected,)
         got = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
         if len(got) != len(wanted):

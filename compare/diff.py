@@ -17,10 +17,14 @@ from gnomon.compare.report import Report
 from gnomon.compare.schedule import steps_of
 from gnomon.compare.unwatched import EXPECTED, OBSERVED, UnwatchedRuns
 from gnomon.compare.verdict import judge_measures
+from gnomon.reference.engine import Engine
 from gnomon.reference.errors import UsageError
 from gnomon.reference.identity import arithmetic, differences
-from gnomon.reference.token_ids import token_ids
+from gnomon.reference.protocol import Ops
+from gnomon.reference.token_ids import kind as of_kind
+from gnomon.reference.token_ids import token_ids, whole_number
 
+ENGINE = "an engine, such as gnomon.engine('numpy', model)"
 Progress = Callable[[int, int], None]  # steps done, steps in all
 
 
@@ -42,6 +46,9 @@ def diff(
     """
     ids = token_ids(ids)
     _check(engine_a, ids, steps)
+    of_kind("the second engine", engine_b, Engine, ENGINE)
+    if isinstance(schedules, str) or not schedules:
+        raise UsageError(f"Expected a list of schedules such as ['whole', 'rows'] but got schedules={schedules!r}")
     prompts = {schedule: steps_of(ids, schedule) for schedule in schedules}
     cuts = () if tuple(schedules) == ("whole",) else ("--schedule", ",".join(schedules))
     command = repeat_command(engine_a, engine_b, ids, "--steps", str(steps), *cuts)
@@ -148,14 +155,26 @@ def _one_card(records: list[Record]) -> list[Record]:
 
 
 def repeat_command(engine_a: AnyEngine, engine_b: AnyEngine, ids: Sequence[int], *rest: str) -> str:
-    """The command line that does it again."""
+    """The command line that does it again; a comment with the reason where there is none."""
+    a, b = engine_a.describe(), engine_b.describe()
+    apart = [form for form in ("arm", "kv") if a.get(form) != b.get(form)]
+    changed = [f"{side.name} has {', '.join(ops)} replaced" for side in (engine_a, engine_b) if (ops := replaced(side))]
+    if apart or changed:
+        why = [f"the engines differ in {' and '.join(apart)}"] * bool(apart) + changed
+        return f"# no command line does this again: {'; '.join(why)}"
     words = ["gnomon", "diff", engine_a.model.name, "--engine", engine_a.name, "--engine", engine_b.name]
     words += ["--ids", ",".join(str(i) for i in ids), *rest]
-    settings = engine_a.describe()
     for form in ("arm", "kv"):
-        if settings.get(form, "f32") != "f32":
-            words += [f"--{form}", settings[form]]
+        if a.get(form, "f32") != "f32":
+            words += [f"--{form}", a[form]]
     return shlex.join(words)
+
+
+def replaced(engine: AnyEngine) -> list[str]:
+    """Ops that were put in the place of a table's own, on this one object."""
+    put = ((name, value) for name, value in vars(engine.ops).items() if callable(value) and hasattr(Ops, name))
+    own = ((name, getattr(value, "__wrapped__", value)) for name, value in put)
+    return sorted(name for name, value in own if getattr(value, "__self__", None) is not engine.ops)
 
 
 def _compare(expected: Kept, observed: Kept, seq: int, step: int, schedule: str) -> list[Tensor]:
@@ -185,6 +204,8 @@ def _compare(expected: Kept, observed: Kept, seq: int, step: int, schedule: str)
 
 
 def _check(engine: AnyEngine, ids: Sequence[int], steps: int) -> None:
+    of_kind("engine", engine, Engine, ENGINE)
+    whole_number("steps", steps)
     limit = engine.model.config.max_positions
     if len(ids) == 0:
         raise UsageError("Expected at least one token id to compare on but got none")

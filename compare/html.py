@@ -111,7 +111,8 @@ def _heading(config: Config | None) -> str:
     if config is None:
         return "gnomon"
     work = f"{counted(len(config.ids), 'token')} and {counted(config.steps, 'step')}"
-    return " · ".join(part for part in (*config.command.split()[:2], config.expected.get("model"), work) if part)
+    verb = config.command.split()[:2] if config.command.startswith("gnomon ") else ["gnomon"]
+    return " · ".join(part for part in (*verb, config.expected.get("model"), work) if part)
 
 
 def _side_by_side(config: Config) -> list[tuple[str, str, str]]:

@@ -21,7 +21,7 @@ from gnomon.reference.engine import Engine
 from gnomon.reference.errors import UsageError
 from gnomon.reference.own_code import guard
 from gnomon.reference.protocol import Rows
-from gnomon.reference.token_ids import token_ids
+from gnomon.reference.token_ids import token_ids, whole_number
 
 OPS = (
     "embed", "embed_positions", "select", "linear", "rms_norm", "layer_norm", "l2_norm", "rope", "add", "mul", "silu",
@@ -81,6 +81,7 @@ def isolate(
     run.
     """
     ids = token_ids(ids)
+    whole_number("steps", steps)
     if not ids or steps < 0:
         raise UsageError(f"Expected token ids and steps of at least 0 but got {len(ids)} ids and steps={steps}")
     cut = () if schedule == "whole" else ("--schedule", schedule)

@@ -29,7 +29,7 @@ def lengths(schedule: str, count: int) -> list[int]:
         return [1] * count
     if schedule == "ragged":
         return cut(RAGGED, count)
-    if not re.fullmatch(r"[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})*", schedule):
+    if not isinstance(schedule, str) or not re.fullmatch(r"[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})*", schedule):
         raise UsageError(
             f"Expected a schedule: whole, rows, ragged or lengths such as 4-3-1-2, but got {show(schedule)}"
         )

@@ -71,6 +71,8 @@ def card_lines(card: FirstDivergence) -> list[str]:
 
 def blame(card: FirstDivergence) -> str:
     """What the inputs say about the op."""
+    if card.verdict in INCOMPARABLE:
+        return "it could not be compared, so no op is blamed"
     if card.inputs_equal:
         state = ", or the state that it carries from step to step" if card.op in STATEFUL else ""
         return f"all inputs are identical: this op made it{state}"

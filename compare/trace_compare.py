@@ -5,7 +5,7 @@ one side has digests only, digests are compared, and an inequality is `differs` 
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol
@@ -18,7 +18,7 @@ from gnomon.compare.trace_import import Dump
 from gnomon.compare.trace_judge import Judged, judge_unit
 from gnomon.compare.trace_map import NameMap
 from gnomon.compare.trace_read import Renamed, Source, Trace
-from gnomon.compare.trace_record import Manifest
+from gnomon.compare.trace_record import Manifest, TraceRecord
 from gnomon.compare.verdict import Finding, worst
 from gnomon.compare.where import Heads
 from gnomon.reference.identity import differences
@@ -47,7 +47,7 @@ def compare_traces(
         resolved = names.resolve({r.name for r in observed.records}, {r.name for r in expected.records})
         source = Renamed(observed, resolved)
         config = replace(config, left_out=tuple(sorted(name for name, ours in resolved.items() if ours is None)))
-    units = align(expected.records, source.records)
+    units = align(without(expected.records, config.left_out, source.records), source.records)
     done = min(_steps(m) + (m.failed is None) for _, m in sides)
     unwatched = [record for side, m in sides for record in unwatched_of(side, m)]
     if not all(m.unwatched for _, m in sides):  # one was written without: what is equal proves nothing then
@@ -63,7 +63,7 @@ def compare_dump(expected: Trace, dump: Dump, settings: dict[str, str], *, comma
     taps = [r for r in expected.records if r.kind == "tap" and r.name in dump.compared]
     total = len({r.name for r in expected.records if r.kind == "tap"})
     told = {"tensors": str(len(dump.records)), "left out": str(len(dump.left_out))}
-    settings = {**settings, **told, "taps compared": f"{len(dump.compared)} of {total}"}
+    settings = {**settings, **told, "taps held against it": f"{len(dump.compared)} of {total}"}
     others = {r.name if r.kind == "tap" else f"{r.name} ({r.kind})": None for r in expected.records}
     held = {r.name for r in taps}
     config = replace(
@@ -73,6 +73,14 @@ def compare_dump(expected: Trace, dump: Dump, settings: dict[str, str], *, comma
     )
     done = _steps(expected.manifest) + 1
     return report_of(align(taps, dump.records), expected, dump, [config], done, False, command)
+
+
+def without(
+    records: Sequence[TraceRecord], left_out: Collection[str], others: Sequence[TraceRecord]
+) -> Sequence[TraceRecord]:
+    """The records of one trace but for names that a map leaves out of the other: nobody asked for them."""
+    gone = set(left_out) - {r.name for r in others}
+    return [r for r in records if r.name not in gone] if gone else records
 
 
 class Expected(Source, Protocol):
@@ -102,7 +110,8 @@ def report_of(
     first = first_unequal(tensors)
     if first is not None:
         found = judged[first.seq].found
-        records.append(_card(first, found, tensors, manifest))
+        weights = manifest.weights if isinstance(observed, Trace | Renamed) else ()  # a dump is of unknown ones
+        records.append(_card(first, found, tensors, weights))
         records += [found.histogram] if found.histogram else []
     return Report.of(records, done)
 
@@ -185,8 +194,8 @@ def _stale(tensor: Tensor, judged: Judged) -> list[Problem]:
     ]
 
 
-def _card(first: Tensor, found: Finding, tensors: Sequence[Tensor], manifest: Manifest) -> FirstDivergence:
-    """The card of the first divergence, with values where there are bytes."""
+def _card(first: Tensor, found: Finding, tensors: Sequence[Tensor], weights: Collection[str]) -> FirstDivergence:
+    """The card of the first divergence, with values where there are bytes. weights: names of those known to be equal"""
     index = found.mismatch.first[0].index if found.mismatch else ()
     by_position = found.mismatch is not None and found.mismatch.shape[:1] == (first.pos[1] - first.pos[0],)
     verdicts: dict[str, list[str]] = {}
@@ -200,16 +209,16 @@ def _card(first: Tensor, found: Finding, tensors: Sequence[Tensor], manifest: Ma
         pos=first.pos,
         position=first.pos[0] + index[0] if index and by_position else None,
         op=first.op,
-        inputs=tuple(_input(name, verdicts, manifest) for name in first.inputs),
+        inputs=tuple(_input(name, verdicts, weights) for name in first.inputs),
         verdict=first.verdict,
         detail=first.detail,
         mismatch=found.mismatch,
     )
 
 
-def _input(name: str, verdicts: Mapping[str, list[str]], manifest: Manifest) -> Input:
+def _input(name: str, verdicts: Mapping[str, list[str]], weights: Collection[str]) -> Input:
     """What the op read, at all positions it may have read."""
     if name in verdicts:
         return Input(name, "tap", worst(verdicts[name]))
-    known = name in manifest.weights
+    known = name in weights
     return Input(name, "weight" if known else "unseen", "identical" if known else "not-run")

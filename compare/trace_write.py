@@ -35,7 +35,7 @@ from gnomon.reference.errors import NonFiniteError, UsageError
 from gnomon.reference.identity import arithmetic
 from gnomon.reference.protocol import Rows
 from gnomon.reference.state import State
-from gnomon.reference.token_ids import token_ids
+from gnomon.reference.token_ids import token_ids, whole_number
 
 
 def write_trace(
@@ -58,6 +58,7 @@ def write_trace(
     Raises UsageError for an `out` that exists and is not empty, and for ids or steps that cannot be run.
     """
     ids = token_ids(ids)
+    whole_number("steps", steps)
     limit = engine.model.config.max_positions
     if len(ids) == 0 or steps < 0 or len(ids) + steps > limit:
         raise UsageError(

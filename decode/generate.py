@@ -21,6 +21,7 @@ from gnomon.reference.ops.sample import Sampling
 from gnomon.reference.protocol import F32, Rows
 from gnomon.reference.row_counts import chooses_by_rows
 from gnomon.reference.state import State
+from gnomon.reference.token_ids import kind
 
 DRAFTED = chooses_by_rows("decode.generate.DRAFTED", 8)  # guesses a round
 
@@ -138,4 +139,8 @@ def generate(
 
     sampling: greedy if left out; draft: guesses that save passes and change no byte; stop_ids, stop_texts: see Request
     """
+    kind("engine", engine, Engine, "an engine, such as gnomon.engine('numpy', model)")
+    kind("sampling", sampling, Sampling, "a gnomon.Sampling")
+    if draft is not None and (isinstance(draft, type) or not callable(getattr(draft, "draft", None))):
+        raise UsageError(f"Expected a drafter, such as Ngram(), but got {draft!r:.60}")
     return Generation(engine, Request(ids, max_tokens, sampling, stop_ids, stop_texts), draft)

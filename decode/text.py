@@ -14,7 +14,7 @@ from gnomon.reference.errors import UsageError
 from gnomon.reference.ops.sample import Sampling, sample
 from gnomon.reference.protocol import F32
 from gnomon.reference.state import State
-from gnomon.reference.token_ids import token_ids
+from gnomon.reference.token_ids import token_ids, whole_number
 
 GREEDY = Sampling(temperature=0.0)
 
@@ -40,7 +40,11 @@ class Request:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", token_ids(self.ids))
-        token_ids(list(self.stop_ids))
+        if any(i < 0 for i in token_ids(list(self.stop_ids))):
+            raise UsageError(f"Expected stop ids from 0 up but got {min(self.stop_ids)}")
+        whole_number("max_tokens", self.max_tokens)
+        if isinstance(self.stop_texts, str) or not all(isinstance(text, str) for text in self.stop_texts):
+            raise UsageError(f"Expected a list of stop texts but got stop_texts={self.stop_texts!r:.80}")
         if self.max_tokens < 1:
             raise UsageError(f"Expected at least one token to draw but got max_tokens={self.max_tokens!r}")
         if not all(self.stop_texts):

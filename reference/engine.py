@@ -18,7 +18,7 @@ from gnomon.reference.own_code import OwnCodeError, guard
 from gnomon.reference.protocol import F32, Ops, Rows, Tap, Want
 from gnomon.reference.state import State, check_arrays, state_specs
 from gnomon.reference.taps import TappedOps
-from gnomon.reference.token_ids import token_ids
+from gnomon.reference.token_ids import kind, token_ids, whole_number
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -84,6 +84,13 @@ class Engine(Generic[A]):
         NonFiniteError when the result is NaN or infinite, OwnCodeError where an op of the user's own fails.
         """
         ids = self._check(rows, want)
+        if tap is not None and not (
+            callable(tap) and callable(getattr(tap, "wants", None)) and not isinstance(tap, type)
+        ):
+            got = type(tap).__name__
+            raise UsageError(
+                f"Expected a tap with wants(name) and __call__(name, value, pos, op, inputs) but got {got}"
+            )
         try:
             out = self.run(rows, want, tap)
             if not self.finite(out):
@@ -119,13 +126,16 @@ class Engine(Generic[A]):
         self, ids: Sequence[int], state: State | None = None, want: Want = "last", tap: Tap | None = None
     ) -> tuple[F32, State]:
         """One step of one sequence: token ids, continued from `state` -> logits [k, vocab] and the state."""
-        state = self.new() if state is None else state
+        if state is None:
+            state = self.new()
+        kind("state", state, State, "a state of this engine, or None")
         return self.step(Rows.of([(state, ids)]), want, tap), state
 
     def generate(
         self, ids: Sequence[int], max_tokens: int, *, stop: Callable[[int], bool] | None = None
     ) -> Iterator[int]:
         """Greedy continuation, one id at a time; the id for which `stop` is true ends it and is not given."""
+        whole_number("max_tokens", max_tokens)
         logits, state = self.forward(ids)
         for made in range(max_tokens):
             token = int(np.argmax(logits[-1]))
@@ -148,6 +158,7 @@ class Engine(Generic[A]):
     @alone
     def truncate(self, state: State, length: int) -> None:
         """Forget every position from `length` on. Raises UsageError for a recurrent state: it cannot run backwards."""
+        whole_number("length", length)
         self._own(state)
         if not 0 <= length <= state.length:
             raise UsageError(f"Expected a length from 0 to {state.length} but got {length}")
@@ -239,6 +250,8 @@ class Engine(Generic[A]):
         """The token ids of a step that fits its states. On lists: a step of one row feels every call of NumPy."""
         if want not in ("last", "all", "none"):
             raise UsageError(f"Expected want to be 'last', 'all' or 'none' but got want={want!r}")
+        if not self.weights:
+            raise UsageError(f"Expected an open engine but {self.name} was closed; make another one")
         ids: list[int] = rows.ids.tolist()
         pos: list[int] = rows.pos.tolist()
         if not ids or any(span.start >= span.stop for span in rows.spans):

@@ -34,3 +34,16 @@ def _whole(value: Any, at: int) -> int:
 def _refused(got: str) -> UsageError:
     got = got if len(got) <= 120 else f"{got[:100]} ..."
     return UsageError(f"Expected token ids as whole numbers below 2^31, such as [1, 2, 3], but got {got}")
+
+
+def whole_number(name: str, value: Any) -> None:
+    """Raises UsageError for a count that is none: True, 2.5, "3". Its bounds are the caller's."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise UsageError(f"Expected {name} to be a whole number but got {name}={value!r}")
+
+
+def kind(name: str, value: Any, wanted: type | tuple[type, ...], example: str) -> None:
+    """Raises UsageError for an argument of another type, most often one in the place of its neighbour."""
+    if not isinstance(value, wanted):
+        got = f"{value!r:.60}" if isinstance(value, str | int | float | list) or value is None else type(value).__name__
+        raise UsageError(f"Expected {name} to be {example} but got {got}")

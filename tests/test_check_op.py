@@ -97,13 +97,25 @@ def test_no_case_depends_on_the_cases_before_it() -> None:
     assert seen[4] != seen[6]
 
 
-def test_no_kernel_can_write_into_the_expectation() -> None:
+def test_no_kernel_that_writes_into_its_arguments_passes() -> None:
+    """Its result is right, and in an engine whatever else reads those rows is wrong."""
+
     def kernel(x: Any, w: Any, eps: float) -> Any:
         y = rms_norm(x, w, eps)
         x[...] = 0.0
         return y
 
-    assert check_op("rms_norm", kernel, runs=20).verdict == "PASS"
+    found = check_op("rms_norm", kernel, runs=20)
+    assert found.verdict == "FAIL"
+    assert "it wrote into argument 1 of 3" in found.detail
+
+
+def test_no_kernel_can_write_into_the_expectation() -> None:
+    def kernel(x: Any, w: Any, eps: float) -> Any:
+        w[...] = 2.0
+        return rms_norm(x, w, eps)
+
+    assert check_op("rms_norm", kernel, runs=20).verdict == "FAIL"
 
 
 HERE = "test_check_op.py:"

@@ -145,6 +145,12 @@ def test_no_trace_of_compiled_code_goes_without_its_name(
     assert left.value.code == 1
     assert out.startswith(f"{at}: explained (linear, "), out
     assert "fused multiply-add: reproduces every byte" in out
+    monkeypatch.setattr("sys.argv", [*words[:2], *reversed(words[2:])])  # the sides swapped: they differ all the same
+    with pytest.raises(SystemExit) as left:
+        main()
+    out = capsys.readouterr().out
+    assert left.value.code == 1
+    assert "the observed one is as the contract gives it: swap them to explain the other" in out
 
 
 def test_no_divergence_of_compiled_code_goes_without_its_name(engines: tuple[str, Engine[F32], Engine[F32]]) -> None:

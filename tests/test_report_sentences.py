@@ -116,6 +116,62 @@ def test_a_comparison_by_digests_says_that_no_tensor_was_read(trace: Path) -> No
     assert "read=records only" not in compare_traces(Trace(trace), Trace(trace)).text()
 
 
+# --- what a map leaves out, what a dump does not know, what no command repeats ---------------------------------------
+
+
+class BadSwiglu(NumpyOps):
+    def swiglu(self, at: str, gate: Any, up: Any) -> Any:
+        return super().swiglu(at, gate, up) * np.float32(0.5)
+
+
+def test_no_tensor_that_a_map_leaves_out_is_missing_or_to_blame(trace: Path, tmp_path: Path) -> None:
+    """Both traces have the gate; the map says not to look at it."""
+    write_trace(Engine("bad", MODEL, BadSwiglu()), IDS, tmp_path / "bad", unwatched=False)
+    (tmp_path / "map.txt").write_text("blocks.{i}.mlp.gate = -\n", "utf-8")
+    names = read_map(str(tmp_path / "map.txt"))
+    report = compare_traces(Trace(trace), Trace(tmp_path / "bad"), names=names)
+    said = " ".join(report.text().split())
+    assert report.exit_code == 1
+    assert not [r for r in report.tensors if r.verdict == "missing"]
+    assert "blocks.0.mlp.gate was not seen: the difference may be older" in said
+    assert "older" not in said.replace("may be older", "")
+
+
+def test_no_weight_of_a_dump_is_called_identical(trace: Path, tmp_path: Path) -> None:
+    """A dump is of weights that nobody has seen: an op that read another one is not to blame."""
+    opened = Trace(trace)
+    arrays = {r.name: np.array(opened.array(r)) for r in opened.records if r.kind == "tap"}
+    arrays["blocks.0.attn.q"] = arrays["blocks.0.attn.q"] + np.float32(1.0)
+    np.savez(tmp_path / "d.npz", **arrays)
+    report = compare_dump(opened, Dump(tmp_path / "d.npz", opened, None), {"dump": "d"})
+    said = " ".join(report.text().split())
+    assert "blocks.0.attn.q.weight: not-run (unseen)" in said
+    assert "this op made it" not in said
+    assert "identical (weight)" not in said
+
+
+def test_no_op_is_blamed_for_a_tensor_that_a_dump_lacks(trace: Path, tmp_path: Path) -> None:
+    opened = Trace(trace)
+    (embed,) = (r for r in opened.records if r.name == "embed")
+    np.savez(tmp_path / "d.npz", embed=opened.array(embed))
+    report = compare_dump(opened, Dump(tmp_path / "d.npz", opened, None), {"dump": "d"})
+    said = " ".join(report.text().split())
+    assert "missing" in said
+    assert "this op made it" not in said
+    assert "it could not be compared, so no op is blamed" in said
+
+
+def test_no_command_is_printed_that_would_compare_something_else() -> None:
+    other = reference()
+    other.ops.silu = lambda at, x: x
+    report = diff(reference(), other, IDS, steps=0)
+    assert report.exit_code == 1
+    assert "# no command line does this again: numpy has silu replaced" in " ".join(report.text().split())
+    forms = diff(reference(), Engine("numpy", MODEL, NumpyOps("bf16")), IDS, steps=0)
+    assert "# no command line does this again: the engines differ in arm" in " ".join(forms.text().split())
+    assert "gnomon diff" in diff(reference(), reference(), IDS, steps=0).text()
+
+
 # --- "this op made it", "No values to show" ---------------------------------------------------------------------------
 
 

@@ -66,7 +66,7 @@ def test_a_dump_of_the_same_bytes_is_identical(traces, hooks, tmp_path, form, sc
     report = against(traces[schedule], dump(hooks, tmp_path / "d", form), "transformer-lens")
     assert (report.verdict, report.exit_code, len(report.tensors)) == ("identical", 0, len(hooks))
     (config,) = (r for r in report.records if isinstance(r, Config))
-    assert config.observed["taps compared"] == "9 of 43"
+    assert config.observed["taps held against it"] == "9 of 43"
 
 
 @pytest.mark.parametrize("form", ["npy", "npz", "safetensors"])

@@ -35,4 +35,10 @@ def command(
         )
         return 0
     print(json.dumps(found.to_dict()) if as_json else found.text())
-    return found.exit_code
+    if found.verdict != "identical":
+        return found.exit_code
+    if not as_json:  # the two traces differ in it all the same
+        print(
+            "The traces differ in it, and the observed one is as the contract gives it: swap them to explain the other"
+        )
+    return 1

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from gnomon.reference.errors import UsageError
 from gnomon.reference.ops.exp_neg import exp_neg
 from gnomon.reference.ops.settle import settle
+from gnomon.reference.token_ids import whole_number
 
 F32 = NDArray[np.float32]
 
@@ -23,6 +24,11 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        whole_number("top_k", self.top_k)
+        whole_number("seed", self.seed)
+        for name, value in (("temperature", self.temperature), ("top_p", self.top_p)):
+            if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+                raise UsageError(f"Expected {name} to be a number but got {name}={value!r}")
         with np.errstate(over="ignore"):  # to infinity, which is refused
             t = float(np.float32(self.temperature))
         if t != 0.0 and not 2.0**-20 <= t <= 2.0**20:
