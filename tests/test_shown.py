@@ -75,7 +75,7 @@ def test_no_name_becomes_markup_in_a_notebook(kind: str) -> None:
     [
         ("model", ("llama", "of width 40", "97")),
         ("state", ("State of 40 positions", "0, 1, 2, 3, 4, 5, 6, 7, ... (40 in all)", "at 40")),
-        ("report", ("differs: ", "mlp.act in step 0, made by swiglu", "gnomon diff")),
+        ("report", ("differs: ", "mlp.act in step 0, made by swiglu", "no command line does this again")),
         ("equal report", ("identical: ",)),
         ("check", ("FAIL silu", "failing case: ")),
     ],
