@@ -129,7 +129,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     ),
     "config_holds_nan": (options(rms_norm_eps=float("nan")), "NaN"),
     "config_holds_infinity": (option_text("1e-05", "1e999"), "finite numbers"),
-    "config_holds_a_number_of_9000_digits": (option_text("1e-05", "9" * 9000), "a finite number in config.json"),
+    "config_holds_a_number_of_9000_digits": (option_text("1e-05", "9" * 9000), "config.json"),
     "unknown_model_type": (options(model_type="mamba"), "model_type among"),
     "model_type_not_read_here": (options(model_type="gemma3"), "model_type among"),
     "model_type_is_a_list": (options(model_type=["llama"]), "model_type"),
