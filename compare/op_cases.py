@@ -19,6 +19,7 @@ from gnomon.reference.ops.settle import settle
 Array = NDArray[Any]
 Draw = Callable[..., Array]  # draw(*shape): settled f32 values of the kind
 
+LONGEST = 1000  # characters of a case as text
 KINDS = ("normal", "ties", "cancel", "tiny", "hard", "huge", "zeros", "nan")
 FAR_APART = (1.0, 0.5, 1 + 2.0**-12, 1 + 2.0**-23, 2.0**-24, 3 * 2.0**-24)  # sums and products of these fall on ties
 # Halves, sums and products of these are 2^-50, the floor of settling, or the place below it.
@@ -98,6 +99,8 @@ def sequence(sizes: Mapping[str, Sequence[int | str]], seed: int, runs: int) -> 
 
 def read_case(text: str, sizes: Mapping[str, Sequence[int | str]]) -> Case:
     """A case from the text it prints as. Raises UsageError where it does not name each size, a kind and a draw."""
+    if len(text) > LONGEST:  # no case is, and the pattern takes the square of what it cannot match
+        raise UsageError(f"Expected a case of at most {LONGEST} characters but got {len(text):,}")
     fields = dict(re.findall(r"([^,=]+)=([^,=]+)", text))
     wanted = (*sizes, "kind", "draw")
     numbers = [fields.get(n, "") for n in (*(n for n, options in sizes.items() if isinstance(options[0], int)), "draw")]

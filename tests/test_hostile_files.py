@@ -13,6 +13,8 @@ from starlette.testclient import TestClient
 
 from gnomon.cli.options import read_ids
 from gnomon.compare.bisect import read_log
+from gnomon.compare.op_cases import read_case
+from gnomon.compare.op_table import OPS
 from gnomon.compare.schedule import lengths
 from gnomon.compare.trace_import import tensors as dumped
 from gnomon.compare.trace_look import look_at
@@ -27,6 +29,9 @@ from gnomon.models import micro
 from gnomon.reference.errors import GnomonError, ModelError, UsageError
 from gnomon.reference.families import family
 from gnomon.reference.load import load
+from gnomon.reference.load.chat_template import chat_of_gguf
+from gnomon.reference.load.hf_rope import rope
+from gnomon.reference.load.options import Options
 from gnomon.reference.numpy_ops import NumpyOps
 from gnomon.reference.ops.quant import quant
 from gnomon.reference.ops.sample import Sampling
@@ -198,3 +203,18 @@ def test_no_name_in_a_file_makes_a_message_of_its_length(tmp_path: Path) -> None
         with pytest.raises((UsageError, ModelError, TranscriptError)) as told:
             tell()
         assert len(str(told.value)) < 600
+
+
+def test_no_list_of_tokens_that_is_a_number_ends_in_a_traceback() -> None:
+    with pytest.raises(ModelError, match=r"tokenizer\.ggml\.tokens in the GGUF metadata to be a list but got 7"):
+        chat_of_gguf({"tokenizer.chat_template": "x", "tokenizer.ggml.tokens": 7})
+
+
+def test_no_width_of_a_head_is_beyond_a_float() -> None:
+    with pytest.raises(ModelError, match=r"head_dim=1000"):
+        rope(Options({}, "config.json"), 10**400, 0.25)
+
+
+def test_no_long_case_of_check_op_is_matched_for_ever() -> None:
+    with pytest.raises(UsageError, match="at most 1000 characters but got 70,000"):
+        read_case("x" * 70_000, OPS["linear"].sizes)

@@ -28,6 +28,8 @@ def chat_of_gguf(metadata: dict[str, Any]) -> ChatTemplate | None:
     if not isinstance(source, str):
         raise ModelError(f"Expected tokenizer.chat_template in the GGUF metadata to be text but got {show(source)}")
     tokens = metadata.get("tokenizer.ggml.tokens", [])
+    if not isinstance(tokens, list):
+        raise ModelError(f"Expected tokenizer.ggml.tokens in the GGUF metadata to be a list but got {show(tokens)}")
     ids = {name: metadata.get(f"tokenizer.ggml.{key}") for name, key in SPECIAL.items()}
     return ChatTemplate(source, {name: tokens[i] for name, i in ids.items() if type(i) is int and 0 <= i < len(tokens)})
 

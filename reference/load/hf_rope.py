@@ -36,6 +36,8 @@ def rope(options: Options, head_dim: int, partial: float | None) -> Rope:
         raise options.wrong("partial_rotary_factor", share, "heads of this family to turn whole")
     if not 0.0 < share <= 1.0:
         raise options.wrong("partial_rotary_factor", share, "a share above 0 and at most 1")
+    if not 0 < head_dim < 1 << 31:
+        raise options.wrong("head_dim", head_dim, "a width from 1 to 2^31 - 1")
     stretch = None
     if kind == "linear":
         stretch = RopeScaling("linear", factor(inner, "factor"))
