@@ -12,8 +12,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from gnomon.cli.options import read_ids
+from gnomon.compare import op_cases
 from gnomon.compare.bisect import read_log
-from gnomon.compare.op_cases import read_case
 from gnomon.compare.op_table import OPS
 from gnomon.compare.schedule import lengths
 from gnomon.compare.trace_import import tensors as dumped
@@ -217,4 +217,4 @@ def test_no_width_of_a_head_is_beyond_a_float() -> None:
 
 def test_no_long_case_of_check_op_is_matched_for_ever() -> None:
     with pytest.raises(UsageError, match="at most 1000 characters but got 70,000"):
-        read_case("x" * 70_000, OPS["linear"].sizes)
+        op_cases.read_case("x" * 70_000, OPS["linear"].sizes)
